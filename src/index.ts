@@ -1,5 +1,7 @@
 export { abort, type ErrorCode, FlotillaError, retryAfter, snooze } from "./base/errors.ts";
 export type { Backoff } from "./base/backoff.ts";
+export type { PayloadCodec } from "./store/codec/codec.ts";
+export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
 export type {
   DeadLetterPage,
   DeadLetters,

@@ -7,6 +7,7 @@ export const errorCodes = [
   "cancelled",
   "claim_lost",
   "closed",
+  "codec_failed",
   "conflict",
   "dependency_cycle",
   "dependency_failed",

@@ -6,7 +6,7 @@ const busMessages = table("bus_message");
 /** Inserts envelopes. Repeating it changes nothing, unless they were deleted meanwhile. */
 export function insertEnvelopes(envelopes: readonly EnvelopeRow[]): Statement {
   const fresh = rows(
-    { address: "text", sender: "text", seq: "integer", body: "text" },
+    { address: "text", sender: "text", seq: "integer", body: "content" },
     envelopes.map(({ address, sender, seq, body }) => [address, sender, seq, body]),
   );
   return sql`

@@ -39,9 +39,10 @@ export async function onStore<Result>(
 ): Promise<Result> {
   const { canBeWritten } = await import("../runtime/data-folder.ts");
   const { connect } = await import("../runtime/connect.ts");
-  const { store, dataDir } = await loadStoreSettings(flags);
+  const { store, dataDir, codec } = await loadStoreSettings(flags);
   await using flotilla = connect(store, {
     ...options,
+    ...(codec && { codec }),
     // A user who only reads may not have write permission there.
     dataDir: dataDir !== false && canBeWritten(dataDir) && dataDir,
     create: false,

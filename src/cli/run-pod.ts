@@ -145,10 +145,18 @@ async function metricsOf(
 
 /** The server's own connection to the store, which outlives the pod's during a stop. */
 function openFlotilla(settings: PodSettings, log: Logger, metrics: Metrics): Flotilla {
-  const { store, durability, migrate, maxPayloadBytes, sessions } = settings;
+  const { store, durability, migrate, maxPayloadBytes, sessions, codec } = settings;
   const onEvent = metrics.observe;
   const privateAgents = sessions !== false && sessions.privateAgents;
-  return connect(store, { durability, migrate, maxPayloadBytes, privateAgents, log, onEvent });
+  return connect(store, {
+    durability,
+    migrate,
+    maxPayloadBytes,
+    privateAgents,
+    log,
+    onEvent,
+    ...(codec && { codec }),
+  });
 }
 
 type ServerParts = {

@@ -47,16 +47,16 @@ export async function loadStore(flags: TargetFlags): Promise<Store> {
  */
 export async function loadStoreSettings(
   flags: TargetFlags,
-): Promise<{ store: Store; dataDir: string | false }> {
+): Promise<Pick<PodSettings, "store" | "dataDir" | "codec">> {
   if (flags.store) return { store: flags.store, dataDir: false };
   const dev = flags.config ? undefined : await findDev();
   const config = await loadConfig(flags.config ?? dev?.config);
   const named = dev?.store ?? (await storeOf(flags, config));
-  const { store, dataDir } = await resolved({
+  const { store, dataDir, codec } = await resolved({
     ...config,
     ...(named !== undefined && { store: named }),
   });
-  return { store, dataDir };
+  return { store, dataDir, ...(codec && { codec }) };
 }
 
 /**

@@ -4,6 +4,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { checkPrices, type Prices } from "../base/usage.ts";
+import { checkCodec, type PayloadCodec } from "../store/codec/codec.ts";
 import type { Pod } from "./pod-parts.ts";
 import { checkMiddleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
@@ -76,6 +77,11 @@ export type Config = {
    * lets Node end the process.
    */
   onUnhandledRejection?: "log" | "exit";
+  /**
+   * Encodes what users put in before it is stored, as `encryption({ keys })` does. Default: it is stored as
+   * it is.
+   */
+  codec?: PayloadCodec;
   /** A pino logger, or anything like it. Default: pino on standard error. */
   log?: Logger;
   /** Called once the pod claims, for example to enqueue a first task or to warm a cache. */
@@ -121,7 +127,7 @@ export type PodSettings = Required<
     sessions: false | Required<SessionsConfig>;
   };
 
-type Optional = "only" | "log" | "onStart" | "prices" | "server";
+type Optional = "codec" | "only" | "log" | "onStart" | "prices" | "server";
 
 /**
  * The default number of logs. A SQLite file has one writer, and one log costs it least. On Postgres up to
@@ -164,6 +170,7 @@ const others = [
   "log",
   "onStart",
   "prices",
+  "codec",
   "server",
   "sessions",
   "dataDir",
@@ -206,6 +213,7 @@ export function resolveConfig(config: Config): PodSettings {
     checkDataDir(config.dataDir);
   checkServer(config.server);
   if (config.prices !== undefined) checkPrices(config.prices);
+  if (config.codec !== undefined) checkCodec(config.codec);
   selectHandlers(use, config.only);
   for (const { name, budget } of agentsByName(use).values()) {
     if (budget?.cost === undefined || config.prices !== undefined) continue;
@@ -229,6 +237,7 @@ export function resolveConfig(config: Config): PodSettings {
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     dataDir: config.dataDir ?? defaultDataDir,
+    ...(config.codec && { codec: config.codec }),
     ...(config.only && { only: config.only }),
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),

@@ -6,6 +6,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
+import { checkCodec } from "../store/codec/codec.ts";
 import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
@@ -26,6 +27,7 @@ import {
   type Store,
   type StoreKind,
   type StoreOptions,
+  storedTextOf,
   transactionOn,
 } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
@@ -91,6 +93,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
     "dataDir",
     "privateAgents",
     "onEvent",
+    "codec",
   ]);
   checkedStore(store);
   const { durability, migrate, maxPayloadBytes } = options;
@@ -98,6 +101,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   if (migrate !== undefined) checkChoice("migrate", migrate, ["auto", "check"]);
   if (maxPayloadBytes !== undefined) checkNumber("maxPayloadBytes", maxPayloadBytes, bytesRange);
   if (options.dataDir !== undefined) checkDataDir(options.dataDir);
+  if (options.codec !== undefined) checkCodec(options.codec);
   let opening: Promise<Database> | undefined;
   let closed = false;
   const open = async (): Promise<Database> => {
@@ -127,7 +131,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
       };
     },
     // Does not open the store: the caller's open transaction could block the migration.
-    within: (handle) => transactionOn(store, handle),
+    within: (handle) => transactionOn(store, handle, storedTextOf(options)),
     async close() {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();
@@ -150,7 +154,7 @@ export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
   const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker });
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
-    views: deadLetterViews(options.dataDir, database),
+    views: deadLetterViews(options, database),
   });
   // Created on the first call about a session, because it starts polling.
   let localSessions: LocalSessions | undefined;

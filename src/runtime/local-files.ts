@@ -2,10 +2,11 @@ import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import { type IndexFiles, indexFilesIn } from "../dead-letters/index-files.ts";
 import type { Database } from "../store/database.ts";
-import { locateStore } from "../store/open.ts";
+import { locateStore, storedTextOf } from "../store/open.ts";
 import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { PodSettings } from "./config.ts";
+import type { ConnectOptions } from "./connect.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
 /**
@@ -13,7 +14,7 @@ import { canBeWritten, dataFolderOf } from "./data-folder.ts";
  * disk, so a disk failure would affect both.
  */
 export async function outboxDiskFor(
-  { store, dataDir }: PodSettings,
+  { store, dataDir, codec }: PodSettings,
   database: Database,
   log: Logger,
 ): Promise<{ outboxDisk?: OutboxDisk }> {
@@ -26,12 +27,13 @@ export async function outboxDiskFor(
     return {};
   }
   const { outboxFolder } = await import("../tasks/finish/outbox-files.ts");
-  return { outboxDisk: outboxFolder(await dataFolderOf(dataDir, database), log) };
+  const folder = await dataFolderOf(dataDir, database);
+  return { outboxDisk: outboxFolder(folder, log, storedTextOf({ codec, log })) };
 }
 
 /** The local progress store, if one of the handlers has `progress: "local"`. */
 export async function localProgressFor(
-  { use, dataDir }: PodSettings,
+  { use, dataDir, codec }: PodSettings,
   database: Database,
   { clock, log }: { clock: Clock; log: Logger },
 ): Promise<{ localProgress?: LocalProgress }> {
@@ -41,16 +43,21 @@ export async function localProgressFor(
     return {};
   }
   const { localProgress } = await import("../tasks/run/local-progress.ts");
-  return { localProgress: localProgress(await dataFolderOf(dataDir, database), { clock, log }) };
+  const folder = await dataFolderOf(dataDir, database);
+  const text = storedTextOf({ codec, log });
+  return { localProgress: localProgress(folder, { clock, log, text }) };
 }
 
-/** The files of the dead-letter index: in the data folder, if there is a writable one. */
+/**
+ * The files of the dead-letter index: in the data folder, if there is a writable one. It is grouped by the
+ * texts of errors, so with a codec it is in memory only.
+ */
 export function deadLetterViews(
-  dataDir: string | false | undefined,
+  { dataDir, codec }: Pick<ConnectOptions, "dataDir" | "codec">,
   database: Database,
   log?: Logger,
 ): IndexFiles {
   const findFolder = async () =>
-    dataDir && canBeWritten(dataDir) ? dataFolderOf(dataDir, database) : undefined;
+    dataDir && !codec && canBeWritten(dataDir) ? dataFolderOf(dataDir, database) : undefined;
   return indexFilesIn(findFolder, log);
 }

@@ -48,7 +48,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
         }),
       ...(await outboxDiskFor(settings, database, log)),
       ...(await localProgressFor(settings, database, { clock: systemClock, log })),
-      views: deadLetterViews(settings.dataDir, database, log),
+      views: deadLetterViews(settings, database, log),
       thisProcess: identifyProcess(),
       shareThrottles: shareWithProcess,
       reportAlive: pulse.reportAlive,

@@ -210,7 +210,7 @@ export async function putAll(
     const putting = (definitions: readonly Definition[]) => [
       ...definitions.map((each) => {
         const row = seen.get(each.scheduleId);
-        return putSchedule(each, row && toSchedule(row));
+        return putSchedule(each, row && { ...toSchedule(row), payload: row["payload"] as string });
       }),
       wanted,
     ];

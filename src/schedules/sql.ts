@@ -2,6 +2,7 @@ import { maxPageBytes } from "../base/page.ts";
 import { insertTasks, linkTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { columnBytes, pageQuery } from "../store/page.ts";
 import {
+  content,
   forUpdate,
   isAmong,
   limit,
@@ -52,6 +53,9 @@ export type SeenSchedule = {
   readonly updatedAtMs: number;
 };
 
+/** One with its payload, which only the program can compare: a codec stores the same one differently. */
+export type SeenDefinition = SeenSchedule & { readonly payload: string };
+
 /**
  * When a row was changed: it grows with each change, even within a millisecond, so that two changes
  * differ.
@@ -84,7 +88,7 @@ export function moveSchedules(moves: readonly ScheduleMove[]): Statement {
       next_at: "integer",
       last_at: "integer",
       last_task_id: "text",
-      error: "text",
+      error: "content",
     },
     moves.map((move) => [
       move.scheduleId,
@@ -146,22 +150,22 @@ function firedBy(moves: readonly ScheduleMove[]): NewTask[] {
  * nothing changes, however often it is sent. A different pattern or zone starts over, from now; a
  * paused schedule stays paused.
  */
-export function putSchedule(given: Definition, seen: SeenSchedule | undefined): Statement {
+export function putSchedule(given: Definition, seen: SeenDefinition | undefined): Statement {
   const { scheduleId, name, pattern, zone, payload, options, missed } = given;
   if (!seen) {
     return sql`
       insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed)
-      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${payload}, ${options}, ${missed})
+      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${content(payload)}, ${options}, ${missed})
       on conflict (schedule_id) do nothing`;
   }
   const anew = sql`(pattern <> ${pattern} or zone <> ${zone} or error is not null)`;
   return sql`
     update ${schedules}
-    set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${payload},
+    set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${content(payload)},
       options = ${options}, missed = ${missed},
       revision = revision + 1, error = null, last_update = ${changedAt},
       after_at = case when ${anew} then ${now} else after_at end, next_at = 0
-    where ${isUnchanged(seen)} and (${anew} or name <> ${name} or payload <> ${payload}
+    where ${isUnchanged(seen)} and (${anew} or name <> ${name} or ${seen.payload === payload ? 0 : 1} = 1
       or options <> ${options} or missed <> ${missed})`;
 }
 

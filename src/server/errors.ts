@@ -28,6 +28,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   cancelled: 409,
   claim_lost: 409,
   closed: 503,
+  codec_failed: 503,
   conflict: 409,
   dependency_cycle: 400,
   dependency_failed: 500,

@@ -1,5 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { type PayloadCodec, type StoredText, storedText } from "./codec/codec.ts";
+import { transactionWithCodec, withCodec } from "./codec/database.ts";
 import {
   type CallerTransaction,
   type Database,
@@ -33,6 +35,8 @@ export type StoreOptions = {
   /** Whether a missing file is created. Default: if `migrate` is `auto`. */
   create?: boolean;
   log?: Logger;
+  /** Encodes what users put in before it is stored. Default: it is stored as it is. */
+  codec?: PayloadCodec;
   /** Called when the store refuses a call or waits for a lock; used for metrics. */
   onEvent?: OnStoreEvent;
 };
@@ -45,6 +49,8 @@ export type StoreKind = StoreLocation["kind"];
 // On an overloaded machine, shorter timeouts would only cause more work.
 const beatAnswerMs = 2_000;
 const beatConnectMs = 5_000;
+// Of reasons why stored values can't be decoded, each is logged once, and so many at most.
+const maxSaid = 20;
 
 /** Opens a store, ready to use. */
 export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
@@ -56,7 +62,26 @@ export async function openStore(store: Store, options: StoreOptions = {}): Promi
     await database.close();
     throw error;
   }
-  return options.onEvent ? observed(database, withoutThrowing(options.onEvent)) : database;
+  const known = options.onEvent ? observed(database, withoutThrowing(options.onEvent)) : database;
+  const text = storedTextOf(options);
+  return text ? withCodec(known, text) : known;
+}
+
+/** Encodes and decodes by the codec of these options, if they have one. */
+export function storedTextOf({
+  codec,
+  log,
+}: {
+  codec?: PayloadCodec | undefined;
+  log?: Logger | undefined;
+}): StoredText | undefined {
+  if (!codec) return undefined;
+  const said = new Set<string>();
+  return storedText(codec, (reason) => {
+    if (said.has(reason) || said.size >= maxSaid) return;
+    said.add(reason);
+    log?.error({ reason }, "stored value not decoded");
+  });
 }
 
 /** Throws if the value cannot be a store; whether it exists shows on opening. */
@@ -102,11 +127,13 @@ export async function openForHeartbeat(
 }
 
 /** A caller's transaction on a store, which need not be open. */
-export function transactionOn(store: Store, handle: unknown): CallerTransaction {
+export function transactionOn(store: Store, handle: unknown, text?: StoredText): CallerTransaction {
   const location = locateStore(store);
-  return location.kind === "sqlite"
-    ? sqliteTransaction(handle)
-    : postgresTransaction(handle, location.store);
+  const transaction =
+    location.kind === "sqlite"
+      ? sqliteTransaction(handle)
+      : postgresTransaction(handle, location.store);
+  return text ? transactionWithCodec(transaction, text) : transaction;
 }
 
 /** Parses a store: `sqlite:<file>`, a plain path, `postgres://…`, or options for Postgres. */

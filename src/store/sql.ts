@@ -34,7 +34,8 @@ export type TableName =
 
 export type Columns = Readonly<Record<string, ColumnType>>;
 
-export type ColumnType = "integer" | "text";
+/** `content` is text that users put in, which a codec may encode. */
+export type ColumnType = "integer" | "text" | "content";
 
 // Parts of a statement's text carry this mark, which no JSON can: an object that a caller passes in
 // place of an id must never become part of the text.
@@ -69,6 +70,7 @@ type Word = { readonly [ours]: true } & (
   | { readonly found: Statement; readonly column: Statement }
   | { readonly locked: Statement }
   | { readonly spacious: TableName }
+  | { readonly content: string | null }
 );
 
 /** A query in the same transaction that returns the rows which its statement has changed. */
@@ -172,6 +174,11 @@ export function dropIndex(name: string): Word {
   return { [ours]: true, droppedIndex: name };
 }
 
+/** A bound value that users put in, which a codec may encode. */
+export function content(text: string | null): Word {
+  return { [ours]: true, content: text };
+}
+
 /** Many rows as one bound value, usable in place of a table. */
 export function rows(columns: Columns, values: readonly (readonly Value[])[]): Word {
   return { [ours]: true, rows: values, columns };
@@ -226,6 +233,52 @@ export function join(statements: readonly Statement[], separator: string): State
   return { [ours]: true, strings: statements.length === 0 ? [""] : strings, parts: statements };
 }
 
+/** The same statement with all its content encoded. */
+export function encodeContent(statement: Statement, encode: (text: string) => string): Statement {
+  let changed = false;
+  const parts = statement.parts.map((part) => {
+    const other = encodePart(part, encode);
+    if (other !== part) changed = true;
+    return other;
+  });
+  return changed ? { ...statement, parts } : statement;
+}
+
+type Part = Statement["parts"][number];
+
+function encodePart(part: Part, encode: (text: string) => string): Part {
+  if (part === null || typeof part !== "object" || part[ours] !== true) return part;
+  const within = (statement: Statement) => encodeContent(statement, encode);
+  if ("strings" in part) return within(part);
+  if ("content" in part) return part.content === null ? null : encode(part.content);
+  if ("rows" in part) return encodeRows(part, encode);
+  if ("returning" in part) {
+    const { companion } = part;
+    const next: Companion =
+      "before" in companion
+        ? { before: within(companion.before) }
+        : { after: within(companion.after) };
+    return { ...part, returning: within(part.returning), companion: next };
+  }
+  if ("found" in part) return { ...part, found: within(part.found), column: within(part.column) };
+  if ("locked" in part) return { ...part, locked: within(part.locked) };
+  return part;
+}
+
+function encodeRows(
+  part: Extract<Word, { readonly rows: unknown }>,
+  encode: (text: string) => string,
+): Part {
+  const types = Object.values(part.columns);
+  if (!types.includes("content")) return part;
+  const encoded = part.rows.map((row) =>
+    row.map((value, at) =>
+      types[at] === "content" && typeof value === "string" ? encode(value) : value,
+    ),
+  );
+  return { ...part, rows: encoded };
+}
+
 /** How one kind of database spells what differs. */
 export type Dialect = {
   readonly words: Readonly<Record<WordName, string>>;
@@ -276,6 +329,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("found" in part) return dialect.among(write(part.column), write(part.found));
     if ("locked" in part) return dialect.locksRows ? spell(isAmong(part.locked)) : "true";
     if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
+    if ("content" in part) return bind(part.content);
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

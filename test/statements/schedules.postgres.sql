@@ -57,9 +57,9 @@ on conflict (schedule_id) do nothing
     revision = revision + 1, error = null, last_update = case when flotilla.schedule.last_update < now_ms() then now_ms()
 else flotilla.schedule.last_update + 1 end,
     after_at = case when (pattern <> $7 or zone <> $8 or error is not null) then now_ms() else after_at end, next_at = 0
-  where schedule_id = $9 and created_at = $10 and last_update = $11 and ((pattern <> $12 or zone <> $13 or error is not null) or name <> $14 or payload <> $15
+  where schedule_id = $9 and created_at = $10 and last_update = $11 and ((pattern <> $12 or zone <> $13 or error is not null) or name <> $14 or $15 = 1
     or options <> $16 or missed <> $17)
--- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report","null","{}","once"]
+-- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
 
 -- src/schedules/sql.ts: getSchedules
 select *, now_ms() as now_at from flotilla.schedule

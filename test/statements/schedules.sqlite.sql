@@ -57,9 +57,9 @@ on conflict (schedule_id) do nothing
     revision = revision + 1, error = null, last_update = case when flotilla_schedule.last_update < now_ms() then now_ms()
 else flotilla_schedule.last_update + 1 end,
     after_at = case when (pattern <> ? or zone <> ? or error is not null) then now_ms() else after_at end, next_at = 0
-  where schedule_id = ? and created_at = ? and last_update = ? and ((pattern <> ? or zone <> ? or error is not null) or name <> ? or payload <> ?
+  where schedule_id = ? and created_at = ? and last_update = ? and ((pattern <> ? or zone <> ? or error is not null) or name <> ? or ? = 1
     or options <> ? or missed <> ?)
--- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report","null","{}","once"]
+-- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
 
 -- src/schedules/sql.ts: getSchedules
 select *, now_ms() as now_at from flotilla_schedule

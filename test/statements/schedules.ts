@@ -33,7 +33,7 @@ export const scheduleStatements: RoomStatements = {
     linkFired: () => schedules.linkFired([move]),
     putSchedule: () => [
       schedules.putSchedule(definition, undefined),
-      schedules.putSchedule(definition, seen),
+      schedules.putSchedule(definition, { ...seen, payload: "{}" }),
     ],
     getSchedules: () => schedules.getSchedules(["nightly"]),
     listSchedules: () => schedules.listSchedules("", 10),

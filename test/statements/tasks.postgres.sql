@@ -2100,11 +2100,10 @@ and (next.ends = 0 or task.dependents = 0) for update of task
 -- values: ["{\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\",\"run-1\"}","{3,3,3,3,3,3}","{1,1,1,1,1,1}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{2,2,2,2,2,2}","{\"charge\",\"charge\",\"charge\",\"charge\",\"charge\",\"charge\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{0,0,0,0,0,0}","{1,1,1,1,1,1}","{0,0,0,0,0,0}","{null,null,null,null,null,null}","{null,null,null,null,null,null}","{\"pending\",\"pending\",\"pending\",\"pending\",\"pending\",\"pending\"}","{\"{}\",\"{}\",\"{}\",\"{}\",\"{}\",\"{}\"}","{0,5,0,2,4,6}","{100,null,100,null,null,null}","{null,\"paid\",\"paid\",\"run-1/charge/\",null,null}","{null,null,null,null,null,\"{}\"}","{null,null,null,null,null,2}","{null,null,null,null,\"queue/orders\",null}"]
 
 -- src/tasks/sql/runs.ts: findNotedWrites
-select wanted.task_id from (select task_id collate "C" as task_id, seq, type collate "C" as type, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) as each_row (task_id, seq, type, detail)) wanted
-where exists (select 1 from flotilla.task_event noted
-  where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = $5
-    and noted.type = wanted.type and noted.detail = wanted.detail)
--- values: ["{\"run-1\"}","{200}","{\"step\"}","{\"{}\"}","pod-1"]
+select noted.task_id, noted.detail from (select task_id collate "C" as task_id, seq, type collate "C" as type from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, seq, type)) wanted join flotilla.task_event noted
+  on noted.task_id = wanted.task_id and noted.seq = wanted.seq
+where noted.pod_id = $4 and noted.type = wanted.type
+-- values: ["{\"run-1\"}","{200}","{\"step\"}","pod-1"]
 
 -- src/tasks/sql/signals.ts: sendSignal
 select task_id from flotilla.task task where task_id = $1 for update of task

@@ -2088,11 +2088,10 @@ and (next.ends = 0 or task.dependents = 0)
 -- values: ["[[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",0,100,null,null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",5,null,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",0,100,\"paid\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",2,null,\"run-1/charge/\",null,null,null],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",4,null,null,null,null,\"queue/orders\"],[\"run-1\",3,1,null,0,2,\"charge\",\"{}\",null,null,null,0,1,0,null,null,\"pending\",\"{}\",6,null,null,\"{}\",2,null]]"]
 
 -- src/tasks/sql/runs.ts: findNotedWrites
-select wanted.task_id from (select value ->> 0 as task_id, value ->> 1 as seq, value ->> 2 as type, value ->> 3 as detail from jsonb_each(?)) wanted
-where exists (select 1 from flotilla_task_event noted
-  where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = ?
-    and noted.type = wanted.type and noted.detail = wanted.detail)
--- values: ["[[\"run-1\",200,\"step\",\"{}\"]]","pod-1"]
+select noted.task_id, noted.detail from (select value ->> 0 as task_id, value ->> 1 as seq, value ->> 2 as type from jsonb_each(?)) wanted join flotilla_task_event noted
+  on noted.task_id = wanted.task_id and noted.seq = wanted.seq
+where noted.pod_id = ? and noted.type = wanted.type
+-- values: ["[[\"run-1\",200,\"step\"]]","pod-1"]
 
 -- src/tasks/sql/signals.ts: sendSignal
 select task_id from flotilla_task task where task_id = ?

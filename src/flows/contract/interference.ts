@@ -234,7 +234,9 @@ export function interferenceContract(kind: StoreKind): void {
       const placed = [...Array(seq % 100).fill(event), event];
       const finish = { taskId: runId, run: { seq: writes - 1, events: placed } };
       const stored = findNotedWrites("pod-1", [finish as unknown as RunFinish]);
-      expect(await harness.database.read(stored)).toEqual([{ task_id: runId }]);
+      expect(await harness.database.read(stored)).toEqual([
+        { task_id: runId, detail: event.detail },
+      ]);
     });
 
     test("a pod that has a task by the name of a flow leaves its runs alone", async () => {

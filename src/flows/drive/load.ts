@@ -1,6 +1,7 @@
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
+import { parseStored } from "../../store/codec/codec.ts";
 import type { Database } from "../../store/database.ts";
 import { concurrencyScopeOf } from "../../tasks/concurrency/limits.ts";
 import { advanceRun } from "../decide/advance.ts";
@@ -173,8 +174,9 @@ export async function readInput(machine: Machine, claim: TaskAttempt["claim"]): 
   try {
     let stored: unknown;
     try {
-      stored = JSON.parse(claim.payload);
+      stored = parseStored(claim.payload);
     } catch (cause) {
+      if (hasCode(cause, "codec_failed")) throw cause;
       throw new FlotillaError("invalid_input", `${what} isn't JSON`, { cause });
     }
     return { value: await check(machine.input, stored, what, "invalid_input") };

@@ -1,6 +1,6 @@
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
-import { isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import { content, isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const agents = table("agent");
 
@@ -56,7 +56,7 @@ export function createAgent(row: AgentRow, maxAgents: number): Statement {
   const { tenant, name, settings, secrets } = row;
   return sql`
     insert into ${agents} (tenant, name, settings, secrets)
-    select ${tenant}, ${name}, ${settings}, ${secrets}
+    select ${tenant}, ${name}, ${settings}, ${content(secrets)}
     where (select count(*) from (
       select 1 from ${agents} where tenant = ${tenant} ${limit(maxAgents)}) counted) < ${maxAgents}
     on conflict (tenant, name) do nothing`;
@@ -67,7 +67,7 @@ export function replaceAgent(row: AgentRow, revision: number): Statement {
   const { tenant, name, settings, secrets } = row;
   return sql`
     update ${agents}
-    set settings = ${settings}, secrets = ${secrets}, revision = revision + 1, last_update = ${now}
+    set settings = ${settings}, secrets = ${content(secrets)}, revision = revision + 1, last_update = ${now}
     where tenant = ${tenant} and name = ${name} and revision = ${revision}`;
 }
 

@@ -70,11 +70,16 @@ export function stepsContract(scene: JournalHarness): void {
           step("once", 4, { kind: "begun", value: "null" }),
         ]),
       );
-      const bytes = (value: string) => Buffer.byteLength(value);
+      // A codec may make it longer.
+      const bytes = (value: string) =>
+        expect.toSatisfy((stored: number) => {
+          const plain = Buffer.byteLength(value);
+          return stored === plain || (stored > plain && stored < 2 * plain + 100);
+        }) as number;
       const failed = '{"code":"aborted"}';
       const common = { kind: "done", inputHash: null, ageMs: expect.any(Number) as number };
       expect(await scene.another.steps(ref)).toEqual([
-        { ...common, key: "z", seq: 1, value: '"z 1"', bytes: 5 },
+        { ...common, key: "z", seq: 1, value: '"z 1"', bytes: bytes('"z 1"') },
         { ...common, key: "large", seq: 2, value: undefined, bytes: bytes(large) },
         {
           ...common,
@@ -83,9 +88,9 @@ export function stepsContract(scene: JournalHarness): void {
           kind: "failed",
           inputHash: "hash",
           value: failed,
-          bytes: 18,
+          bytes: bytes(failed),
         },
-        { ...common, key: "once", seq: 4, kind: "begun", value: "null", bytes: 4 },
+        { ...common, key: "once", seq: 4, kind: "begun", value: "null", bytes: bytes("null") },
       ]);
       expect(await scene.another.stepValue(ref, "large")).toBe(large);
       expect(await scene.another.stepValue(ref, "other")).toBeUndefined();

@@ -6,6 +6,9 @@ import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { inject } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
+import { storedText } from "../codec/codec.ts";
+import { withCodec } from "../codec/database.ts";
+import { encryption } from "../codec/encryption.ts";
 import type { Database } from "../database.ts";
 import type { CallerConnection, OpenStore, StoreKind } from "./database.ts";
 import { openReduced } from "./reduced-postgres.ts";
@@ -72,13 +75,32 @@ const reducedPostgresKind: StoreKind = {
   },
 };
 
+/** A file of which all content is encrypted: every promise holds there too. */
+const encryptedKind: StoreKind = {
+  name: "an encrypted SQLite file",
+  callers: true,
+  async open() {
+    const { path, remove } = temporaryFile();
+    const text = storedText(encryption({ keys: { test: "07".repeat(32) } }), () => {});
+    const open = async (create: boolean) => withCodec(await openSqlite({ path, create }), text);
+    return {
+      database: await open(true),
+      again: () => open(false),
+      caller: async () => sqliteCaller(path),
+      commits: () => commitsIn(path),
+      remove,
+    };
+  },
+};
+
 const every = process.env["FLOTILLA_STORES"] === "all";
 /** The project of vitest that runs this file says so: what needs no server, or what runs on Postgres. */
 const onPostgres = process.env["FLOTILLA_TEST_KINDS"] === "postgres";
+const onMachine = every ? [memoryKind, sqliteKind, encryptedKind] : [memoryKind, sqliteKind];
 const onServer = every ? [postgresKind, reducedPostgresKind] : [postgresKind];
 
 /** Every kind of store there is. A new one is added here and passes all the suites. */
-export const storeKinds: readonly StoreKind[] = onPostgres ? onServer : [memoryKind, sqliteKind];
+export const storeKinds: readonly StoreKind[] = onPostgres ? onServer : onMachine;
 
 /**
  * For suites of statements, and of what reaches the store through them: a file gets the very statements

@@ -68,7 +68,7 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
       });
       const names = Object.keys(columns);
       const picked = names.map((name) =>
-        columns[name] === "text" ? `${name} ${byBytes} as ${name}` : name,
+        columns[name] === "integer" ? name : `${name} ${byBytes} as ${name}`,
       );
       return `(select ${picked.join(", ")} from unnest(${arrays.join(", ")}) as each_row (${names.join(", ")}))`;
     },

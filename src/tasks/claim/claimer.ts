@@ -1,13 +1,14 @@
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import { yearMs } from "../../base/durations.ts";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, messageOf, snooze } from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, snooze } from "../../base/errors.ts";
 import type { Backoff } from "../../base/backoff.ts";
 import type { Ids } from "../../base/ids.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { checkNumber } from "../../base/options.ts";
 import type { Random } from "../../base/random.ts";
+import { parseStored } from "../../store/codec/codec.ts";
 import type { Database } from "../../store/database.ts";
 import { createClaimCalls } from "./claim.ts";
 import { createAttemptFinisher } from "../finish/finish.ts";
@@ -152,10 +153,11 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     }
     let input: Json;
     try {
-      input = JSON.parse(claim.payload) as Json;
-    } catch {
+      input = parseStored(claim.payload) as Json;
+    } catch (error) {
       const what = `the stored payload of "${claim.name}" isn't JSON`;
-      const thrown = new FlotillaError("invalid_input", what);
+      const isUndecoded = hasCode(error, "codec_failed");
+      const thrown = isUndecoded ? error : new FlotillaError("invalid_input", what);
       void finishAttempt(attempt, { type: "threw", thrown }).catch(() => {});
       return undefined;
     }

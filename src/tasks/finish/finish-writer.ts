@@ -251,7 +251,9 @@ export function createFinishWriter(parts: {
    */
   const findNoted = async (finishes: RunFinish[]): Promise<ReadonlySet<string>> => {
     const rows = await readWithRetry(() => database.read(findNotedWrites(podId, finishes)));
-    return new Set(rows.map((row) => row["task_id"] as string));
+    const details = new Map(finishes.map(({ taskId, run }) => [taskId, run.events.at(-1)!.detail]));
+    const own = rows.filter((row) => details.get(row["task_id"] as string) === row["detail"]);
+    return new Set(own.map((row) => row["task_id"] as string));
   };
 
   const readStates = async (taskIds: string[]) => {

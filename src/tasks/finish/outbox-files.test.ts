@@ -6,6 +6,7 @@ import {
   mkdtempSync,
   openSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statSync,
   writeSync,
@@ -18,6 +19,8 @@ import type { Logger } from "../../base/log.ts";
 import { completedFinish } from "./outcome.ts";
 import type { OutboxEntry, OutboxDisk } from "./outbox.ts";
 import { outboxFolder } from "./outbox-files.ts";
+import { type StoredText, storedText } from "../../store/codec/codec.ts";
+import { encryption } from "../../store/codec/encryption.ts";
 
 let parent: string;
 let folder: string;
@@ -40,8 +43,8 @@ const log: Logger = {
   warn: (_, message) => void warnings.push(message),
   error: (_, message) => void warnings.push(message),
 };
-const openDisk = () => {
-  const disk = outboxFolder(folder, log);
+const openDisk = (text?: StoredText) => {
+  const disk = outboxFolder(folder, log, text);
   disks.push(disk);
   return disk;
 };
@@ -53,6 +56,21 @@ const entry = (taskId: string, token = 1): OutboxEntry => ({
 test("nothing is made where nothing is kept", async () => {
   expect(await openDisk().takeOver()).toEqual([]);
   expect(readdirSync(parent)).toEqual([]);
+});
+
+test("what is kept is readable with the codec that wrote it alone", async () => {
+  const encrypted = (key: string) =>
+    storedText(encryption({ keys: { [key]: "07".repeat(32) } }), () => {});
+  const first = openDisk(encrypted("one"));
+  await first.write([entry("a")], []);
+  await first.close();
+  const files = readdirSync(folder).map((name) => readFileSync(join(folder, name), "latin1"));
+  expect(files.join()).not.toContain("the result of");
+  await expect(openDisk(encrypted("two")).takeOver()).rejects.toMatchObject({
+    code: "codec_failed",
+  });
+  await disks.pop()!.close();
+  expect(await openDisk(encrypted("one")).takeOver()).toEqual([entry("a")]);
 });
 
 test("what one process keeps, the next one finds, but for what was dropped", async () => {

@@ -2,7 +2,8 @@ import { existsSync, mkdirSync, readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import { render, rows, sql, type Statement } from "../../store/sql.ts";
+import { parseStored, type StoredText } from "../../store/codec/codec.ts";
+import { encodeContent, render, rows, sql, type Statement } from "../../store/sql.ts";
 import { toObjects } from "../../store/sqlite/connection.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { isBusy } from "../../store/sqlite/errors.ts";
@@ -33,7 +34,7 @@ const maxFiles = 100;
  * Outboxes in a folder that several processes may share. Each live process has its own file and
  * holds its lock. The next process that starts takes over the files of dead ones.
  */
-export function outboxFolder(folder: string, log: Logger): OutboxDisk {
+export function outboxFolder(folder: string, log: Logger, text?: StoredText): OutboxDisk {
   let own: Promise<Own> | undefined;
 
   const take = async (number: number): Promise<Own | undefined> => {
@@ -41,7 +42,7 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
     const lock = lockFile(join(folder, `outbox-${number}.lock`));
     if (!lock) return undefined;
     try {
-      return { number, file: await openOutboxFile(path, log), release: lock.release };
+      return { number, file: await openOutboxFile(path, log, text), release: lock.release };
     } catch (error) {
       lock.release();
       throw error;
@@ -120,9 +121,13 @@ export function outboxFolder(folder: string, log: Logger): OutboxDisk {
  * Opens a file on its own thread, because every write waits for the disk. A damaged file is renamed
  * and kept for inspection. Its tasks run again, as if the disk had been lost.
  */
-export async function openOutboxFile(path: string, log: Logger): Promise<OutboxFile> {
+export async function openOutboxFile(
+  path: string,
+  log: Logger,
+  text?: StoredText,
+): Promise<OutboxFile> {
   try {
-    return await open(path);
+    return await open(path, text);
   } catch (error) {
     if (!hasCode(error, "store_corrupt") || !existsSync(path)) throw error;
     const aside = firstFree(path);
@@ -130,7 +135,7 @@ export async function openOutboxFile(path: string, log: Logger): Promise<OutboxF
       if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${aside}${end}`);
     }
     log.warn({ path, aside }, "outbox file damaged and renamed, its tasks run again");
-    return open(path);
+    return open(path, text);
   }
 }
 
@@ -167,10 +172,11 @@ function firstFree(path: string): string {
   }
 }
 
-async function open(path: string): Promise<OutboxFile> {
+async function open(path: string, text: StoredText | undefined): Promise<OutboxFile> {
   const thread = await createThreadClient({ path, durability: "full", create: true });
+  const encoded = (each: Statement) => (text ? encodeContent(each, text.encode) : each);
   const write = (statements: readonly Statement[]) =>
-    thread.request({ write: statements.map((each) => render(each, thread.dialect)) });
+    thread.request({ write: statements.map((each) => render(encoded(each), thread.dialect)) });
   try {
     await write([
       sql`create table if not exists finish (
@@ -187,6 +193,7 @@ async function open(path: string): Promise<OutboxFile> {
   }
   return {
     async all() {
+      const decoded = (stored: string) => text?.decode(stored) ?? stored;
       const select = sql`
         select pod_id, step as finish from (
           select pod_id, step from step order by task_id, token, seq)
@@ -195,7 +202,7 @@ async function open(path: string): Promise<OutboxFile> {
       const [table] = await thread.request({ read: render(select, thread.dialect) });
       return toObjects(table!).map((row) => ({
         podId: row["pod_id"] as string,
-        finish: JSON.parse(row["finish"] as string) as Kept,
+        finish: parseStored(decoded(row["finish"] as string)) as Kept,
       }));
     },
     async write(kept, dropped) {
@@ -223,7 +230,7 @@ async function check(thread: ThreadClient): Promise<void> {
 
 function keep(entries: readonly OutboxEntry[]): Statement {
   const fresh = rows(
-    { task_id: "text", token: "integer", pod_id: "text", finish: "text" },
+    { task_id: "text", token: "integer", pod_id: "text", finish: "content" },
     entries.map(({ podId, finish }) => [
       finish.taskId,
       finish.token,
@@ -239,7 +246,7 @@ function keep(entries: readonly OutboxEntry[]): Statement {
 
 function keepSteps(entries: readonly OutboxEntry[]): Statement {
   const fresh = rows(
-    { task_id: "text", token: "integer", seq: "integer", pod_id: "text", step: "text" },
+    { task_id: "text", token: "integer", seq: "integer", pod_id: "text", step: "content" },
     entries.map(({ podId, finish: kept }) => {
       const { taskId, token, step } = kept as TaskStep;
       return [taskId, token, step.seq, podId, JSON.stringify(kept)];

@@ -1,6 +1,7 @@
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
 import { storableText } from "../../base/json.ts";
 import { check } from "../../base/schema.ts";
+import { parseStored } from "../../store/codec/codec.ts";
 import { runInThrottleScope } from "../../throttles/scope.ts";
 import { createContext, resultText } from "./context.ts";
 import { parkedOutcome } from "./steps.ts";
@@ -111,8 +112,9 @@ function callHandler(attempt: TaskAttempt, input: unknown, parts: AttemptParts):
 
 function parsePayload(claim: Claim): unknown {
   try {
-    return JSON.parse(claim.payload);
+    return parseStored(claim.payload);
   } catch (error) {
+    if (hasCode(error, "codec_failed")) throw error;
     throw new FlotillaError("invalid_input", `the stored payload of "${claim.name}" isn't JSON`, {
       cause: error,
     });

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import type { StoredText } from "../../store/codec/codec.ts";
 import { DatabaseSync } from "../../store/sqlite/driver.ts";
 import { makePrivate } from "../../store/sqlite/private-file.ts";
 
@@ -31,7 +32,7 @@ const damaged = [11, 26];
  */
 export function localProgress(
   folder: string,
-  { clock, log }: { clock: Clock; log: Logger },
+  { clock, log, text }: { clock: Clock; log: Logger; text?: StoredText | undefined },
 ): LocalProgress {
   const path = join(folder, "progress.db");
   let opened: ReturnType<typeof open> | undefined;
@@ -54,13 +55,16 @@ export function localProgress(
   };
 
   return {
-    save({ taskId, token }, value) {
+    save({ taskId, token }, given) {
+      const value = text?.encode(given) ?? given;
       return attempted(({ put }) => put.run(taskId, token, value, clock.now())) !== undefined;
     },
     last(taskId) {
       if (!opened && !existsSync(path)) return undefined;
       const row = attempted(({ get }) => get.get(taskId));
-      return row && { token: Number(row["token"]), value: String(row["value"]) };
+      if (!row) return undefined;
+      const value = String(row["value"]);
+      return { token: Number(row["token"]), value: text?.decode(value) ?? value };
     },
     forget({ taskId, token }) {
       if (!opened) return;

@@ -109,7 +109,7 @@ const plainColumns = {
   task_id: "text",
   tenant: "text",
   name: "text",
-  payload: "text",
+  payload: "content",
   priority: "integer",
   delay_ms: "integer",
   max_attempts: "integer",
@@ -308,7 +308,7 @@ export function replaceHolders(newTasks: readonly NewTask[]): Statement {
     {
       ...keyColumns,
       mark: "text",
-      payload: "text",
+      payload: "content",
       priority: "integer",
       delay_ms: "integer",
       start_at: "integer",

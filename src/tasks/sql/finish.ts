@@ -176,7 +176,7 @@ export function noteFinishes(podId: string, finishes: readonly Finish[]): Statem
       wake: "integer",
       type: "text",
       attempt: "integer",
-      detail: "text",
+      detail: "content",
     },
     inOrder(finishes)
       .filter((each) => each.event !== null)
@@ -231,7 +231,7 @@ export function saveProgress(
   saved: readonly { taskId: string; token: number; runSeq: number; value: string }[],
 ): Statement {
   const newest = rows(
-    { task_id: "text", token: "integer", run_seq: "integer", value: "text" },
+    { task_id: "text", token: "integer", run_seq: "integer", value: "content" },
     saved.map((each) => [each.taskId, each.token, each.runSeq, each.value]),
   );
   return sql`
@@ -264,7 +264,14 @@ export function forgetEarlierSnoozes(taskIds: readonly string[]): Statement {
  */
 export function insertFollowUps(given: readonly FollowUp[], condition: Statement): Statement {
   const failed = rows(
-    { id: "text", failed_id: "text", token: "integer", name: "text", payload: "text", key: "text" },
+    {
+      id: "text",
+      failed_id: "text",
+      token: "integer",
+      name: "text",
+      payload: "content",
+      key: "text",
+    },
     given.map((each) => {
       const { taskId, failedId, token, name, payload } = each;
       return [taskId, failedId, token, name, payload, `${failedId}/${token}`];
@@ -301,7 +308,7 @@ function unlessHasDependents(finishes: readonly Finish[]): Statement {
 /** A completion ignores wakes: whatever happened to the task meanwhile, it is done. */
 function completedRows(finishes: readonly Finish[]) {
   const done = rows(
-    { task_id: "text", token: "integer", result: "text" },
+    { task_id: "text", token: "integer", result: "content" },
     finishes.map((each) => [each.taskId, each.token, each.result]),
   );
   return { done, changes: sql`status = 'completed', result = done.result`, unwoken: () => sql`` };
@@ -313,15 +320,15 @@ function finishRows(finishes: readonly Finish[]) {
       task_id: "text",
       token: "integer",
       status: "text",
-      result: "text",
-      error: "text",
+      result: "content",
+      error: "content",
       counted: "integer",
       snoozed: "integer",
       stepped: "integer",
       delay_ms: "integer",
       awaits: "text",
       children: "integer",
-      set_aside: "text",
+      set_aside: "content",
       wake: "integer",
     },
     finishes.map((each) => [

@@ -156,7 +156,7 @@ function plainWrites(kept: readonly RunFinish[]) {
       run_seq: "integer",
       version: "integer",
       cursor: "text",
-      state: "text",
+      state: "content",
     },
     kept.map(({ taskId, token, run }) => [
       taskId,
@@ -190,11 +190,11 @@ export function leaveRuns(left: readonly RunFinish[], wakes: boolean): Statement
       ...fenceColumns,
       ...writeColumns,
       status: "text",
-      result: "text",
+      result: "content",
       parked: "integer",
       until_at: "integer",
       awaits: "text",
-      set_aside: "text",
+      set_aside: "content",
       set_aside_version: "integer",
       scope: "text",
     },
@@ -234,14 +234,14 @@ function prefixed(task: Statement): Statement {
 const writeColumns = {
   version: "integer",
   cursor: "text",
-  state: "text",
-  intent: "text",
-  waiting: "text",
+  state: "content",
+  intent: "content",
+  waiting: "content",
   stopped_at: "text",
   failures: "integer",
   moved: "integer",
   stepped: "integer",
-  error: "text",
+  error: "content",
   trace: "text",
 } as const;
 
@@ -331,7 +331,7 @@ function eventRows(finishes: readonly RunFinish[]) {
     finish.run.events.map((_, place) => ({ finish, place })),
   );
   return rows(
-    { ...fenceColumns, seq: "integer", type: "text", attempt: "integer", detail: "text" },
+    { ...fenceColumns, seq: "integer", type: "text", attempt: "integer", detail: "content" },
     all.map(({ finish, place }) => {
       const { type, attempt, detail } = finish.run.events[place]!;
       return [...fenceValues(finish), numberOf(finish, place), type, attempt, detail];
@@ -368,21 +368,20 @@ function noteKept(podId: string, kept: readonly RunFinish[]): Statement {
 }
 
 /**
- * Which of these writes were stored, by the last event that each recorded. This also finds a run
+ * What these writes have recorded as their last event, if they were stored. The caller compares `detail`:
+ * a codec stores the same one differently. This also finds a run
  * that another pod has claimed since, whose row no longer shows the write.
  */
 export function findNotedWrites(podId: string, given: readonly RunFinish[]): Statement {
   const wanted = rows(
-    { task_id: "text", seq: "integer", type: "text", detail: "text" },
+    { task_id: "text", seq: "integer", type: "text" },
     given.map((finish) => {
       const { taskId, run } = finish;
-      const { type, detail } = run.events.at(-1)!;
-      return [taskId, numberOf(finish, run.events.length - 1), type, detail];
+      return [taskId, numberOf(finish, run.events.length - 1), run.events.at(-1)!.type];
     }),
   );
   return sql`
-    select wanted.task_id from ${wanted} wanted
-    where exists (select 1 from ${events} noted
-      where noted.task_id = wanted.task_id and noted.seq = wanted.seq and noted.pod_id = ${podId}
-        and noted.type = wanted.type and noted.detail = wanted.detail)`;
+    select noted.task_id, noted.detail from ${wanted} wanted join ${events} noted
+      on noted.task_id = wanted.task_id and noted.seq = wanted.seq
+    where noted.pod_id = ${podId} and noted.type = wanted.type`;
 }

@@ -1,4 +1,12 @@
-import { forUpdateOfTask, join, now, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  content,
+  forUpdateOfTask,
+  join,
+  now,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 import { parkedAs, readyOrLimited } from "./task-state.ts";
 
 const tasks = table("task");
@@ -44,7 +52,7 @@ export function sendSignal({ taskId, to, signalId, name, payload }: NewSignal): 
     sql`
       insert into ${signals} (task_id, signal_id, seq, name, payload)
       select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
-        where past.task_id = ${taskId}), ${name}, ${payload}
+        where past.task_id = ${taskId}), ${name}, ${content(payload)}
       from ${tasks} where ${isNew}`,
     sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
       from ${tasks} where task_id = ${taskId}`,

@@ -65,7 +65,7 @@ export function storeSteps(unordered: readonly TaskStep[]): Statement[] {
       seq: "integer",
       kind: "text",
       input_hash: "text",
-      value: "text",
+      value: "content",
       took_ms: "integer",
     },
     steps.map(({ taskId, token, step, run }) => [

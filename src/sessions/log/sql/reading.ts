@@ -1,3 +1,4 @@
+import { parseStored } from "../../../store/codec/codec.ts";
 import type { Entry, Usage } from "../../../protocol/message.ts";
 import type { Row } from "../../../store/database.ts";
 import { columnBytes, pageQuery } from "../../../store/page.ts";
@@ -132,11 +133,11 @@ export function toEntry(row: Row): Entry {
     author: row["author"],
     messageId: row["message_id"],
     ...(replaces !== null && { replaces: Number(replaces) }),
-    ...(JSON.parse(row["body"]) as Pick<Entry, "tokens" | "parts">),
+    ...(parseStored(row["body"]) as Pick<Entry, "tokens" | "parts">),
     atMs: Number(row["at"]),
   };
 }
 
 export function toHeader(row: Row): Header {
-  return JSON.parse(row["header"]) as Header;
+  return parseStored(row["header"]) as Header;
 }

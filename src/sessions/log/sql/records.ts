@@ -129,7 +129,7 @@ function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Stateme
     ({ changes }) => changes.metadata.size > 0 || changes.deleted.length > 0,
   );
   const fresh = withMetadata
-    ? rowsOf({ ...headerColumns, metadata: "text" }, records, headersOf, (each, record) => [
+    ? rowsOf({ ...headerColumns, metadata: "content" }, records, headersOf, (each, record) => [
         ...fromHeader(each, record),
         record.changes.metadata.get(each.sessionId) ?? null,
       ])
@@ -201,7 +201,7 @@ function raiseReads(records: readonly PlacedRecord[], when: StoredNow): Statemen
 /** Keeps only the latest checkpoint of a turn. A checkpoint of an earlier turn or attempt is ignored. */
 function saveCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Statement {
   const fresh = rowsOf(
-    { session_id: "text", epoch: "integer", attempt: "integer", body: "text" },
+    { session_id: "text", epoch: "integer", attempt: "integer", body: "content" },
     records,
     (changes) => changes.checkpoints,
     ({ sessionId, epoch, attempt, body }) => [sessionId, epoch, attempt, body],
@@ -276,7 +276,7 @@ function saveSteps(records: readonly PlacedRecord[], when: StoredNow): Statement
       token: "integer",
       kind: "text",
       input_hash: "text",
-      value: "text",
+      value: "content",
       took_ms: "integer",
     },
     records,
@@ -364,7 +364,7 @@ const entryColumns = {
   author: "text",
   message_id: "text",
   client_id: "text",
-  body: "text",
+  body: "content",
   at: "integer",
 } as const;
 
@@ -432,7 +432,7 @@ const headerColumns = {
   state: "text",
   agent: "text",
   last_seq: "integer",
-  header: "text",
+  header: "content",
   created_at: "integer",
   active_at: "integer",
   last_offset: "integer",

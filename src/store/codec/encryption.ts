@@ -1,0 +1,97 @@
+import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
+import { FlotillaError } from "../../base/errors.ts";
+import { checkOptions } from "../../base/options.ts";
+import { type Random, systemRandom } from "../../base/random.ts";
+import type { PayloadCodec } from "./codec.ts";
+
+export type EncryptionOptions = {
+  /** Keys by name: 32 bytes each, in base64 or hexadecimal. Old ones stay until nothing was written by them. */
+  keys: Readonly<Record<string, string>>;
+  /** The name of the key that new values are written by. Default: the last of `keys`. */
+  use?: string;
+};
+
+const keyBytes = 32;
+const saltBytes = 12;
+const nonceBytes = 12;
+const tagBytes = 16;
+const headBytes = saltBytes + nonceBytes + tagBytes;
+const keyName = /^[\w.-]{1,40}$/;
+
+/**
+ * Encrypts with AES-256-GCM. Each value has a key of its own, made of the named key and a random salt, so
+ * that a key may be used for any number of values. A value says by which key it was written.
+ */
+export function encryption(
+  options: EncryptionOptions,
+  { random = systemRandom }: { random?: Random } = {},
+): PayloadCodec {
+  checkOptions("encryption", options, ["keys", "use"]);
+  const keys = new Map(
+    Object.entries(options.keys ?? {}).map(([name, text]) => [name, keyOf(name, text)]),
+  );
+  const { use = [...keys.keys()].at(-1) } = options;
+  const current = keys.get(use ?? "");
+  if (use === undefined || !current) {
+    throw invalid(
+      use === undefined
+        ? "encryption: name at least one key in `keys`"
+        : `encryption: \`use\` names the key ${JSON.stringify(use)}, which isn't in \`keys\``,
+    );
+  }
+  const newHead = (): Buffer => {
+    const head = Buffer.alloc(saltBytes + nonceBytes);
+    for (let at = 0; at < head.length; at += 4) head.writeUInt32LE(random.uint32(), at);
+    return head;
+  };
+
+  return {
+    encode(text) {
+      const head = newHead();
+      const cipher = createCipheriv("aes-256-gcm", valueKey(current, head), nonceOf(head));
+      cipher.setAAD(Buffer.from(use));
+      const sealed = [cipher.update(text, "utf8"), cipher.final()];
+      return `${use}:${Buffer.concat([head, cipher.getAuthTag(), ...sealed]).toString("base64")}`;
+    },
+    decode(stored) {
+      const at = stored.indexOf(":");
+      const name = stored.slice(0, Math.max(0, at));
+      const key = keys.get(name);
+      if (!key) throw new Error(`there is no key ${JSON.stringify(name.slice(0, 40))}`);
+      const bytes = Buffer.from(stored.slice(at + 1), "base64");
+      if (bytes.length < headBytes) throw new Error("the value is cut off");
+      const decipher = createDecipheriv("aes-256-gcm", valueKey(key, bytes), nonceOf(bytes), {
+        authTagLength: tagBytes,
+      });
+      decipher.setAAD(Buffer.from(name));
+      decipher.setAuthTag(bytes.subarray(saltBytes + nonceBytes, headBytes));
+      return decipher.update(bytes.subarray(headBytes), undefined, "utf8") + decipher.final("utf8");
+    },
+  };
+}
+
+function valueKey(key: Buffer, head: Buffer): Buffer {
+  return createHmac("sha256", key).update(head.subarray(0, saltBytes)).digest();
+}
+
+function nonceOf(head: Buffer): Buffer {
+  return head.subarray(saltBytes, saltBytes + nonceBytes);
+}
+
+function keyOf(name: string, text: unknown): Buffer {
+  if (!keyName.test(name)) {
+    throw invalid(
+      `encryption: the name ${JSON.stringify(name.slice(0, 80))} must be 1 to 40 letters, digits, _, . and -`,
+    );
+  }
+  const given = typeof text === "string" ? text : "";
+  const key = Buffer.from(given, /^[0-9a-f]{64}$/i.test(given) ? "hex" : "base64");
+  if (key.length === keyBytes) return key;
+  throw invalid(
+    `encryption: the key ${JSON.stringify(name)} must be ${keyBytes} bytes in base64 or hexadecimal: make one with \`openssl rand -base64 ${keyBytes}\``,
+  );
+}
+
+function invalid(message: string): FlotillaError {
+  return new FlotillaError("invalid_option", message);
+}
