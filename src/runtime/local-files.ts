@@ -1,12 +1,12 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
 import { type IndexFiles, indexFilesIn } from "../dead-letters/index-files.ts";
+import type { PayloadCodec } from "../store/codec/codec.ts";
 import type { Database } from "../store/database.ts";
 import { locateStore, storedTextOf } from "../store/open.ts";
 import type { OutboxDisk } from "../tasks/finish/outbox.ts";
 import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { PodSettings } from "./config.ts";
-import type { ConnectOptions } from "./connect.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
 /**
@@ -53,7 +53,7 @@ export async function localProgressFor(
  * texts of errors, so with a codec it is in memory only.
  */
 export function deadLetterViews(
-  { dataDir, codec }: Pick<ConnectOptions, "dataDir" | "codec">,
+  { dataDir, codec }: { dataDir?: string | false; codec?: PayloadCodec | undefined },
   database: Database,
   log?: Logger,
 ): IndexFiles {

@@ -10,6 +10,8 @@ export type StoreKind = {
   readonly name: string;
   /** Whether a caller can have a connection of its own to it. */
   readonly callers?: true;
+  /** Whether its content can't be read by SQL, as tests do that have one of many tasks refused. */
+  readonly encrypts?: true;
   /** A new, empty store. */
   open(): Promise<OpenStore>;
 };

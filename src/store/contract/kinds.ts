@@ -78,6 +78,7 @@ const reducedPostgresKind: StoreKind = {
 /** A file of which all content is encrypted: every promise holds there too. */
 const encryptedKind: StoreKind = {
   name: "an encrypted SQLite file",
+  encrypts: true,
   callers: true,
   async open() {
     const { path, remove } = temporaryFile();
