@@ -30,13 +30,15 @@ import { type IndexFiles, indexesInMemory } from "./index-files.ts";
 
 export type GroupsOptions = {
   name?: string;
+  /** Only failed tasks of this tenant. */
+  tenant?: string;
   /** 1 to 1,000. Default 50. */
   limit?: number;
   /** Called with the number of failed tasks read so far, if they have to be read first. */
   onProgress?: (tasks: number) => void;
 };
 
-export type DeadLettersOptions = Pick<GroupsOptions, "limit" | "name" | "onProgress"> & {
+export type DeadLettersOptions = GroupsOptions & {
   group?: string;
   /** The `next` of the previous page. */
   cursor?: string;
@@ -49,6 +51,8 @@ export type RedrivesOptions = {
   limit?: number;
   /** The `next` of the previous page. */
   cursor?: string;
+  /** Only redrives of this tenant's tasks alone. */
+  tenant?: string;
 };
 
 export type RedrivePage = { readonly redrives: Redrive[]; readonly next: string | null };
@@ -167,24 +171,21 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
 
   return {
     async groups(options = {}) {
-      checkOptions("groups", options, ["name", "limit", "onProgress"]);
-      const { name, limit = 50, onProgress } = options;
+      checkOptions("groups", options, ["name", "tenant", "limit", "onProgress"]);
+      const { limit = 50, onProgress } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const { index } = await readIndex(onProgress);
-      const found = index.groups({ limit, ...(name !== undefined && { name }) });
+      const found = index.groups({ limit, ...filterOf(options) });
       // There is no next page: `count` is the total, and the largest groups come first.
       return { ...found, groups: fitPage([...found.groups], false).items };
     },
 
     async list(options = {}) {
-      checkOptions("list", options, ["group", "name", "cursor", "limit", "onProgress"]);
-      const { group, name, cursor, limit = 50, onProgress } = options;
+      checkOptions("list", options, ["group", "name", "tenant", "cursor", "limit", "onProgress"]);
+      const { group, cursor, limit = 50, onProgress } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const before = cursor === undefined ? undefined : cursorOf(cursor);
-      const selection = {
-        ...(group !== undefined && { group }),
-        ...(name !== undefined && { name }),
-      };
+      const selection = { ...(group !== undefined && { group }), ...filterOf(options) };
       const { index } = await readIndex(onProgress);
       const found = index.page(selection, before, limit + 1);
       const page = fitPage(found.slice(0, limit), found.length > limit);
@@ -203,7 +204,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("redrive", options, ["maxStep", "fromStart"]);
       const { maxStep = defaultMaxStep, fromStart = false } = options;
       checkNumber("maxStep", maxStep, { min: 1, max: 1_000 });
-      if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
+      await mustBeFailed(database, checked);
       const { tables } = await send(insertRedrive(ids.next(), checked, { maxStep, fromStart }));
       const [row] = tables[1]!;
       if (row) return toRedrive(row);
@@ -214,10 +215,19 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     },
 
     async redrives(options = {}) {
-      checkOptions("redrives", options, ["limit", "cursor"]);
-      const { limit = 20, cursor } = options;
+      checkOptions("redrives", options, ["limit", "cursor", "tenant"]);
+      const { limit = 20, cursor, tenant } = options;
       checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const rows = await database.read(listRedrives(limit + 1, cursor));
+      const isListed = (row: Row) =>
+        tenant === undefined || toStoredRedrive(row).selection.tenant === tenant;
+      const rows: Row[] = [];
+      // Redrives are few and pruned, so those of other tenants are read and passed over.
+      for (let after = cursor, isLast = false; !isLast && rows.length <= limit;) {
+        const read = await database.read(listRedrives(limit + 1, after));
+        rows.push(...read.filter(isListed));
+        isLast = read.length <= limit;
+        after = read.at(-1)?.["redrive_id"] as string | undefined;
+      }
       const found = await Promise.all(rows.slice(0, limit).map(toRedrive));
       const page = fitPage(found, rows.length > limit);
       const next = page.hasMore ? page.items.at(-1)!.redriveId : null;
@@ -251,7 +261,7 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     async discard(selection, options = {}) {
       const checked = checkSelection(selection);
       checkOptions("discard", options, ["onProgress"]);
-      if (checked.taskId !== undefined) await mustBeFailed(database, checked.taskId);
+      await mustBeFailed(database, checked);
       // Not the leader's index, which may lag behind: a discard should cover all failed tasks.
       const { index } = await readIndex(undefined, false);
       const [latest] = index.page(checked, undefined, 1);
@@ -282,10 +292,15 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
   };
 }
 
+function filterOf({ name, tenant }: GroupsOptions): Pick<Selection, "name" | "tenant"> {
+  return { ...(name !== undefined && { name }), ...(tenant !== undefined && { tenant }) };
+}
+
 /** A single task can be checked at once, and its caller expects an error. */
-async function mustBeFailed(database: Database, taskId: string): Promise<void> {
+async function mustBeFailed(database: Database, { taskId, tenant }: Selection): Promise<void> {
+  if (taskId === undefined) return;
   const [row] = await database.read(getTask(taskId));
-  if (!row) {
+  if (!row || (tenant !== undefined && row["tenant"] !== tenant)) {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
   if (row["status"] === "failed") return;

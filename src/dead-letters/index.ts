@@ -40,6 +40,8 @@ export type ErrorGroups = {
   readonly tasks: number;
 };
 
+type GroupsQuery = Pick<Selection, "name" | "tenant"> & { readonly limit: number };
+
 const maxSamples = 5;
 
 // Must grow when the table changes. It includes the fingerprint version, because groups of other
@@ -85,7 +87,7 @@ export function openIndex(path?: string) {
   const remove = db.prepare("delete from failed where task_id in (select value from json_each(?))");
   const count = db.prepare("select count(*) as count from failed");
   const samples = db.prepare(
-    `select task_id, message from failed where group_id = ?
+    `select task_id, message from failed where group_id = ? and (? is null or tenant = ?)
      order by failed_at desc, task_id desc limit ${maxSamples}`,
   );
 
@@ -159,11 +161,13 @@ export function openIndex(path?: string) {
     },
 
     /** The groups, the largest first. Cached until something changes. */
-    groups({ name, limit }: { name?: string; limit: number }): ErrorGroups {
-      const key = JSON.stringify([name, limit]);
+    groups({ limit, ...selection }: GroupsQuery): ErrorGroups {
+      const { name, tenant } = selection;
+      const key = JSON.stringify([name, tenant, limit]);
       const cached = groupsOf.get(key);
       if (cached) return cached;
-      const { where, values } = conditionOf({ ...(name !== undefined && { name }) }, {});
+      const { where, values } = conditionOf(selection, {});
+      const only = tenant ?? null;
       const [total] = db
         .prepare(
           `select count(*) as tasks, count(distinct group_id) as count from failed where ${where}`,
@@ -178,7 +182,7 @@ export function openIndex(path?: string) {
         )
         .all(...values, limit);
       const found = {
-        groups: rows.map((row) => toGroup(row, samples.all(row["group_id"]!))),
+        groups: rows.map((row) => toGroup(row, samples.all(row["group_id"]!, only, only))),
         count: Number(total!["count"]),
         tasks: Number(total!["tasks"]),
       };
@@ -241,11 +245,12 @@ function openFile(path: string): DatabaseSync {
 
 /** A selection as a condition on the index's rows. */
 function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
-  const { group, taskId, name } = selection;
+  const { group, taskId, name, tenant } = selection;
   const conditions: [string, string | number][] = [
     ...(group === undefined ? [] : [["group_id = ?", group] as [string, string]]),
     ...(taskId === undefined ? [] : [["task_id = ?", taskId] as [string, string]]),
     ...(name === undefined ? [] : [["name = ?", name] as [string, string]]),
+    ...(tenant === undefined ? [] : [["tenant = ?", tenant] as [string, string]]),
     ...(untilMs === undefined ? [] : [["failed_at <= ?", untilMs] as [string, number]]),
     ...(notOf.length === 0
       ? []

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { checkOptions } from "../base/options.ts";
+import { checkOptions, checkText } from "../base/options.ts";
 import type { Row } from "../store/database.ts";
 import { fingerprintVersion, groupVersion } from "./fingerprint.ts";
 
@@ -69,6 +69,8 @@ export type Selection = {
   readonly taskId?: string;
   readonly name?: string;
   readonly all?: true;
+  /** Of these, only those of a tenant. */
+  readonly tenant?: string;
 };
 
 /** Further conditions on the tasks of a selection. */
@@ -194,7 +196,10 @@ export function hasEnded({ state }: Pick<Redrive, "state">): boolean {
  * Throws unless the selection has exactly one kind, because a restart or discard must be intended.
  */
 export function checkSelection(given: Selection): Selection {
-  checkOptions("selection", given, kinds);
+  checkOptions("selection", given, [...kinds, "tenant"]);
+  const { tenant } = given;
+  if (tenant !== undefined) checkText("tenant", tenant, { max: maxValueChars });
+  const ofTenant = tenant === undefined ? {} : { tenant };
   const named = kinds.filter((kind) => given[kind] !== undefined);
   const [kind] = named;
   if (kind === undefined || named.length > 1) {
@@ -204,7 +209,7 @@ export function checkSelection(given: Selection): Selection {
     );
   }
   if (kind === "all") {
-    if (given.all === true) return { all: true };
+    if (given.all === true) return { all: true, ...ofTenant };
     throw new FlotillaError("invalid_option", "all must be true");
   }
   const value = given[kind];
@@ -223,7 +228,7 @@ export function checkSelection(given: Selection): Selection {
       `${JSON.stringify(value.slice(0, 40))} is no group of this release: list the groups with \`groups\``,
     );
   }
-  return { [kind]: value };
+  return { [kind]: value, ...ofTenant };
 }
 
 function reasonOf(
