@@ -117,7 +117,14 @@ export type { HeldByThrottle } from "./tasks/rows.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
 export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
-export { type ApiKey, type ServerConfig, type TokenConfig } from "./runtime/server-config.ts";
+export {
+  type ApiKey,
+  type Login,
+  type LoginHook,
+  type ServerConfig,
+  type TokenConfig,
+} from "./runtime/server-config.ts";
+export { type Role, type Verb } from "./protocol/verbs.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
 export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/schedules.ts";

@@ -115,7 +115,7 @@ describe("sessions through a server", () => {
     expect((await through(others, ["sessions"])).stdout).toBe("no sessions\n");
     expect((await through(others, ["sessions", "show", sessionId])).code).toBe(4);
     const agents = await through(others, ["agents"]);
-    expect(agents).toMatchObject({ code: 1, stderr: expect.stringContaining("doesn't allow") });
+    expect(agents).toMatchObject({ code: 1, stderr: expect.stringContaining("the role `viewer`") });
   });
 
   test("aren't asked of a server where a store or a config is named", async () => {

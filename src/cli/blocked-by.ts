@@ -1,4 +1,6 @@
+import { ifAllowed } from "./connect.ts";
 import type { Operations } from "./remote.ts";
+import type { Paused } from "../tasks/claim/pauses.ts";
 import type { HeldByThrottle, Task } from "../tasks/rows.ts";
 import { allNames, tenantScope } from "../tasks/concurrency/limits.ts";
 import { printNotice, oneLine } from "./output.ts";
@@ -15,9 +17,10 @@ export async function blockedBy(flotilla: LimitsReader, task: Task): Promise<str
     ...(task.scope === null ? [] : [task.scope]),
     ...(task.tenant === "default" ? [] : [tenantScope(task.tenant)]),
   ];
+  const ofTask = task.paused ? [{ name: task.name, reason: null }] : [];
   const [pauses, limits] = await Promise.all([
-    flotilla.tasks.paused(),
-    Promise.all(scopes.map((scope) => flotilla.tasks.limits.get(scope))),
+    ifAllowed<readonly Pick<Paused, "name" | "reason">[]>(flotilla.tasks.paused(), ofTask),
+    ifAllowed(Promise.all(scopes.map((scope) => flotilla.tasks.limits.get(scope))), []),
   ]);
   const paused = pauses.find(({ name }) => name === task.name || name === allNames);
   const full = limits.filter(({ limit, running }) => limit !== null && running >= limit);

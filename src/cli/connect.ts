@@ -1,3 +1,4 @@
+import { hasCode } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import type { ConnectOptions, Flotilla } from "../runtime/connect.ts";
 import type { StoredAgents } from "../sessions/agents/stored-agents.ts";
@@ -51,6 +52,16 @@ export async function onStore<Result>(
     log: silentLogger,
   });
   return await work(flotilla);
+}
+
+/** What is shown beside a command's answer, or `otherwise` where the key may not see it. */
+export async function ifAllowed<Value>(asked: Promise<Value>, otherwise: Value): Promise<Value> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (hasCode(error, "forbidden")) return otherwise;
+    throw error;
+  }
 }
 
 export async function onSessions<Result>(

@@ -264,18 +264,19 @@ export function remoteOperations({ client, http }: Remote): Operations {
     },
 
     deadLetters: {
-      groups: ({ name, limit } = {}) => http("GET", "/v1/dlq/groups", { query: { name, limit } }),
-      list: ({ group, name, limit, cursor } = {}) =>
-        http("GET", "/v1/dlq/tasks", { query: { group, name, limit, cursor } }),
-      async count({ name, group }, { onProgress } = {}) {
+      groups: ({ name, tenant, limit } = {}) =>
+        http("GET", "/v1/dlq/groups", { query: { name, tenant, limit } }),
+      list: ({ group, name, tenant, limit, cursor } = {}) =>
+        http("GET", "/v1/dlq/tasks", { query: { group, name, tenant, limit, cursor } }),
+      async count({ name, group, tenant }, { onProgress } = {}) {
         // The server lists the largest groups only, but counts the tasks of all.
         if (group === undefined) {
           type Groups = Awaited<ReturnType<DeadLetters["groups"]>>;
-          const query = { name, limit: 1 };
+          const query = { name, tenant, limit: 1 };
           return (await http<Groups>("GET", "/v1/dlq/groups", { query })).tasks;
         }
         let count = 0;
-        const query = { name, group, limit: maxPageTasks };
+        const query = { name, group, tenant, limit: maxPageTasks };
         for await (const page of pagesOf<unknown>(http, "/v1/dlq/tasks", "tasks", query)) {
           count += page.length;
           onProgress?.(count);

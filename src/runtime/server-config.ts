@@ -1,9 +1,9 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { type Verb, verbs } from "../protocol/verbs.ts";
+import { type Role, roles, type Verb, verbs } from "../protocol/verbs.ts";
 
 export type ServerConfig = {
-  /** Default `127.0.0.1`. Any other address needs `apiKeys` or `tokens`. */
+  /** Default `127.0.0.1`. Any other address needs `apiKeys`, `tokens` or `login`. */
   host?: string;
   /** Default 8080; 0 takes a free one. */
   port?: number;
@@ -13,6 +13,11 @@ export type ServerConfig = {
   tokens?: TokenConfig;
   /** Serves HTTPS on both ports. Files that change are read again. */
   tls?: TlsConfig;
+  /**
+   * Who a request without a key or a token comes from, by the app's own sign-in, such as a cookie; null
+   * if it doesn't know. It gets the request without its body, and has 5 seconds.
+   */
+  login?: LoginHook;
   /** Other origins whose pages may call and open sockets, as `https://app.example.com`. Default none. */
   origins?: readonly string[];
   /** Built single-page apps to serve, by path: `{ "/chat": "web/dist" }`. They are public. */
@@ -47,6 +52,18 @@ export type ServerConfig = {
 /** Limits of callers, by how they authenticate. */
 export type PerCaller = { user?: number; key?: number; address?: number };
 
+export type LoginHook = (request: Request) => Login | null | Promise<Login | null>;
+
+/** A person that has signed in to the host app, and what that person may do here. */
+export type Login = {
+  user: string;
+  role: Role;
+  /** The only tenant whose tasks, runs and sessions it looks after. Default: all. */
+  tenant?: string;
+  /** Whether it may see payloads, as with `payloads:read`. Default false; an `admin` may. */
+  payloads?: boolean;
+};
+
 /** A key in plain text, its hash (`sha256:<hex>`), or either with what it may do. */
 export type ApiKey =
   | string
@@ -59,9 +76,11 @@ export type ApiKey =
       name?: string;
       /** The only tenant that it may act for. Default: any tenant that a request names. */
       tenant?: string;
-      /** What it may do. Default: everything, or with a tenant everything about sessions. */
+      /** What it may do with the fleet, or with a tenant's part of it. `verbs` adds to that. */
+      role?: Role;
+      /** What it may do. Default: what its role allows; everything; or with a tenant all about sessions. */
       verbs?: readonly Verb[];
-      /** Whether it may do everything, for all tenants. Default: if it has neither a tenant nor verbs. */
+      /** Whether it may do everything, for all tenants. Default: with no tenant, role or verbs. */
       admin?: boolean;
     };
 
@@ -93,6 +112,8 @@ export type TokenConfig = {
     verbs?: string;
     /** Default `sessions`: the only sessions that the token is valid for. */
     sessions?: string;
+    /** Such as `role`. Without it tokens have no roles, because other services have their own there. */
+    role?: string;
   };
 };
 
@@ -128,6 +149,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "apiKeys",
     "tokens",
     "tls",
+    "login",
     "origins",
     "pages",
     ...Object.keys(numbers),
@@ -141,6 +163,8 @@ export function checkServer(server: ServerConfig | undefined): void {
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
   if (server.tls) checkTls(server.tls);
+  if (server.login !== undefined && typeof server.login !== "function")
+    throw invalid("server.login must be a function of a request that gives { user, role } or null");
   for (const origin of server.origins ?? []) checkOrigin(origin);
   for (const [prefix, folder] of Object.entries(server.pages ?? {})) checkPage(prefix, folder);
 }
@@ -154,8 +178,9 @@ function checkPerCaller(what: string, limits: PerCaller = {}): void {
 
 function checkKey(entry: ApiKey): void {
   if (typeof entry === "string") return checkKeyText(entry);
-  checkOptions("server.apiKeys", entry, ["key", "hash", "name", "tenant", "verbs", "admin"]);
-  const { key, hash, name, tenant } = entry;
+  const known = ["key", "hash", "name", "tenant", "role", "verbs", "admin"];
+  checkOptions("server.apiKeys", entry, known);
+  const { key, hash, name, tenant, role } = entry;
   if ((key === undefined) === (hash === undefined))
     throw invalid("server.apiKeys: an entry needs a `key` or its `hash`, and not both");
   if (hash !== undefined && !hashed.test(hash))
@@ -166,9 +191,13 @@ function checkKey(entry: ApiKey): void {
   if (tenant !== undefined && (typeof tenant !== "string" || tenant === ""))
     throw invalid("server.apiKeys: a tenant must be a non-empty string");
   for (const verb of entry.verbs ?? []) checkChoice("server.apiKeys: a verb", verb, verbs);
-  if (tenant !== undefined && (entry.admin === true || entry.verbs?.includes("admin")))
+  if (role !== undefined) checkChoice("server.apiKeys: a role", role, roles);
+  if (role !== undefined && role !== "admin" && (entry.admin || entry.verbs?.includes("admin")))
+    throw invalid(`server.apiKeys: a key is ${role} or an administrator, and not both`);
+  const isAdmin = entry.admin === true || role === "admin" || entry.verbs?.includes("admin");
+  if (tenant !== undefined && isAdmin)
     throw invalid(
-      "server.apiKeys: an administrator acts for all tenants: leave out `admin` or `tenant`, or name `verbs`",
+      "server.apiKeys: an administrator acts for all tenants: leave out `tenant`, or name another `role`, or `verbs`",
     );
 }
 
@@ -187,6 +216,7 @@ function checkTokens(tokens: TokenConfig): void {
     "user",
     "verbs",
     "sessions",
+    "role",
   ]);
   const { secret, jwks, jwksUrl, algorithms } = tokens;
   if ([secret, jwks, jwksUrl].filter((each) => each !== undefined).length !== 1)

@@ -120,6 +120,7 @@ describe("without credentials", () => {
       expect(() => checkListenHost(host, {})).toThrow(/server\.apiKeys .*FLOTILLA_API_KEYS/);
       const apiKeys = ["a-key-of-16-chars-or-more"];
       expect(() => checkListenHost(host, { apiKeys })).not.toThrow();
+      expect(() => checkListenHost(host, { login: () => null })).not.toThrow();
       expect(() => checkListenHost(host, { tokens: { secret: "s".repeat(32) } })).not.toThrow();
     },
   );

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { type ErrorCode, errorCodes } from "../base/errors.ts";
+import { leastRole } from "../protocol/verbs.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
@@ -11,6 +12,7 @@ import { sessionSpecs } from "./api/sessions.schema.ts";
 import { taskSpecs } from "./api/tasks.schema.ts";
 import { throttleSpecs } from "./api/throttles.schema.ts";
 import { turnSpecs } from "./api/turns.schema.ts";
+import type { Access } from "./auth/caller.ts";
 import { statusOf } from "./errors.ts";
 
 type JsonObject = Record<string, unknown>;
@@ -99,7 +101,7 @@ export function errorsOf(spec: RouteSpec): ErrorCode[] {
 }
 
 function operationOf(spec: RouteSpec): JsonObject {
-  const { operationId, summary, tag, path, query, body, open, verb = "admin" } = spec;
+  const { operationId, summary, tag, path, query, body, open } = spec;
   const parameters = [
     ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
       name,
@@ -112,7 +114,7 @@ function operationOf(spec: RouteSpec): JsonObject {
   return {
     operationId,
     summary,
-    ...(!open && { description: `Needs the verb \`${verb}\`.` }),
+    ...(!spec.open && { description: needsOf(spec) }),
     tags: [tag],
     ...(parameters.length > 0 && { parameters }),
     ...(body && { requestBody: { required: !spec.bodyOptional, content: bodyOf(spec, body) } }),
@@ -120,6 +122,14 @@ function operationOf(spec: RouteSpec): JsonObject {
     // Needs no credentials.
     ...(open && { security: [] }),
   };
+}
+
+function needsOf({ verb, or, ofTenant }: Access): string {
+  const role = leastRole(or ?? verb);
+  const verbs = `Needs the verb \`${verb}\`${or === undefined ? "" : ` or \`${or}\``}`;
+  const least = role === undefined ? "" : `, which the role \`${role}\` has`;
+  const isOfAll = (verb === "fleet:read" || verb === "fleet:operate") && !ofTenant;
+  return `${verbs}${least}.${isOfAll ? " Refused to callers of one tenant." : ""}`;
 }
 
 function parameterOf(name: string, schema: z.core.$ZodType): JsonObject {

@@ -5,7 +5,7 @@ import type { Semaphore } from "../base/semaphore.ts";
 import { accountIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
-import { type Caller, requireVerb } from "./auth/caller.ts";
+import { type Caller, requireAccess } from "./auth/caller.ts";
 import { validate } from "./validate.ts";
 
 /** A route: its spec and its handler. */
@@ -94,11 +94,11 @@ export function mount(
   { spec, handle }: Route,
   { isStopping, pageSemaphore }: MountParts,
 ): void {
-  const { method, path, query, verb = "admin", open } = spec;
+  const { method, path, query } = spec;
   const isPage =
     method === "get" && query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
-    if (!open) requireVerb(callerOf(c), verb);
+    if (!spec.open) requireAccess(callerOf(c), spec);
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: call another one");
     return isPage ? withPageSlot(c, pageSemaphore, () => handle(c)) : handle(c);

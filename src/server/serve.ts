@@ -17,7 +17,7 @@ import {
 import { createCallerLimits, defaultAtOnce } from "./admission/caller-limits.ts";
 import { createIncomingBodies } from "./admission/incoming-bytes.ts";
 import { type AppParts, createAdminApp, createApp, maxFrameBytes } from "./app.ts";
-import { createAuthenticator } from "./auth/authenticate.ts";
+import { createAuthenticator, isOpenServer } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
 import { type ErrorBody, retryAfterHeader, statusOf } from "./errors.ts";
@@ -99,12 +99,13 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
     apiKeys = [],
     tokens,
     tls,
+    login,
     origins = [],
   } = parts.server;
   const { socketBufferBytes: bufferBytes = defaultBufferBytes, framesPerSecond } = parts.server;
   const authenticator = createAuthenticator(
-    { apiKeys, tokens, origins },
-    { clock, random: systemRandom },
+    { apiKeys, tokens, login, origins },
+    { clock, random: systemRandom, log },
   );
   const pages = await openPages(parts.server.pages);
   await authenticator.ready;
@@ -137,7 +138,7 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
     onEvent: (event) => parts.metrics.observe(event),
   });
   const endStreams = () => streams.end();
-  const isOpen = apiKeys.length === 0 && !tokens;
+  const isOpen = isOpenServer({ apiKeys, tokens, login });
   const checkPeer = isOpen ? await openPeerCheck(parts.peers) : undefined;
   if (isOpen && !checkPeer) {
     const advice = "every user of this machine may call: configure server.apiKeys to prevent it";

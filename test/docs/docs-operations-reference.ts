@@ -1,2 +1,5 @@
 export { defineConfig } from "flotilla";
 export { join } from "node:path";
+
+type Person = { email: string; isStaff: boolean; isOnCall: boolean };
+export declare function sessionOf(cookie: string | null): Promise<Person | undefined>;

@@ -6,7 +6,8 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead-letters.ts";
 import type { ErrorGroup } from "../../dead-letters/index.ts";
 import type { Redrive, Selection } from "../../dead-letters/redrive.ts";
-import { onTarget } from "../connect.ts";
+import type { PodInfo } from "../../runtime/connect.ts";
+import { ifAllowed, onTarget } from "../connect.ts";
 import {
   isGroup,
   listsByDefault,
@@ -256,8 +257,8 @@ async function redrive(id: string | undefined, flags: RedriveFlags): Promise<voi
       ...(fromStart && { fromStart }),
     });
     if (!json) print(`redrive ${oneLine(begun.redriveId, 100)}`);
-    const pods = await flotilla.pods();
-    if (!pods.some((pod) => pod.status === "up")) {
+    const pods = await ifAllowed<readonly PodInfo[] | undefined>(flotilla.pods(), undefined);
+    if (pods && !pods.some((pod) => pod.status === "up")) {
       printNotice("no pod is up: the redrive begins when one leads");
     }
     if (signals) return follow(flotilla, begun.redriveId, { signals, ...(json && { json }) });

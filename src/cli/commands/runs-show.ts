@@ -6,7 +6,7 @@ import type { PodInfo } from "../../runtime/connect.ts";
 import type { Links } from "../../links/links.ts";
 import { blockedBy } from "../blocked-by.ts";
 import { printStarted, startedByFacts } from "../links.ts";
-import { onTarget } from "../connect.ts";
+import { ifAllowed, onTarget } from "../connect.ts";
 import type { TargetFlags } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
 import type { Operations } from "../remote.ts";
@@ -105,7 +105,7 @@ async function readDetails(flotilla: Operations, runId: string): Promise<RunDeta
     runs.list({ parent: runId, limit: maxChildrenShown }),
     flotilla.tasks.get(runId),
     flotilla.tasks.links(runId),
-    doing?.type === "running" ? flotilla.pods() : [],
+    doing?.type === "running" ? ifAllowed(flotilla.pods(), []) : [],
   ]);
   const blockers = task ? await blockedBy(flotilla, task) : [];
   const podId = doing?.type === "running" ? doing.podId : undefined;

@@ -103,6 +103,8 @@ export const agentSpecs = {
     operationId: "listAgents",
     tag,
     summary: "A page of agents, including those in code, ordered by name.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: z.strictObject(paging),
     answers: {
       200: named("AgentPage", z.object({ agents: z.array(agent).readonly(), next })),
@@ -115,6 +117,7 @@ export const agentSpecs = {
     operationId: "createAgent",
     tag,
     summary: "Create an agent that answers at a URL.",
+    verb: "admin",
     body: named("CreateAgentBody", z.strictObject({ name: taskName(), ...written })),
     answers: { 201: agentAnswer },
     errors: [...stored, "overloaded"],
@@ -125,6 +128,8 @@ export const agentSpecs = {
     operationId: "getAgent",
     tag,
     summary: "One agent, without its secrets.",
+    verb: "fleet:read",
+    ofTenant: true,
     answers: { 200: agentAnswer },
     errors: ["not_found", "invalid_option"],
   }),
@@ -134,6 +139,7 @@ export const agentSpecs = {
     operationId: "replaceAgent",
     tag,
     summary: "Replace an agent's settings. Secrets that the body leaves out stay.",
+    verb: "admin",
     body: named(
       "ReplaceAgentBody",
       z.strictObject({
@@ -154,6 +160,7 @@ export const agentSpecs = {
     tag,
     summary:
       "Remove an agent and its secrets. Sessions keep its name, and wait for it or fail visibly.",
+    verb: "admin",
     answers: { 200: z.object({ status: z.literal("removed") }) },
     errors: ["not_found", "conflict", "invalid_option"],
   }),

@@ -1,11 +1,14 @@
 import { z } from "zod";
 import { named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
 
+const ofTenant = described(z.string(), "Only those of this tenant.").optional();
+
 const selection = {
   group: z.string().optional(),
   taskId: z.string().optional(),
   name: z.string().optional(),
   all: z.literal(true).optional(),
+  tenant: ofTenant,
 };
 
 const selectionBody = named(
@@ -89,7 +92,13 @@ export const deadLetterSpecs = {
     operationId: "listErrorGroups",
     tag,
     summary: "Failed tasks grouped by their errors, the largest group first.",
-    query: z.strictObject({ name: z.string().optional(), limit: paging.limit }),
+    verb: "fleet:read",
+    ofTenant: true,
+    query: z.strictObject({
+      name: z.string().optional(),
+      tenant: ofTenant,
+      limit: paging.limit,
+    }),
     answers: {
       200: named(
         "ErrorGroups",
@@ -104,9 +113,12 @@ export const deadLetterSpecs = {
     operationId: "listDeadLetters",
     tag,
     summary: "A page of failed tasks, the latest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: z.strictObject({
       group: z.string().optional(),
       name: z.string().optional(),
+      tenant: ofTenant,
       ...paging,
     }),
     answers: { 200: named("DeadLetterPage", z.object({ tasks: z.array(deadLetter), next })) },
@@ -118,6 +130,7 @@ export const deadLetterSpecs = {
     operationId: "discardDeadLetters",
     tag,
     summary: "Discard failed tasks: they become cancelled and keep their errors.",
+    verb: "admin",
     body: selectionBody,
     answers: { 200: named("Discarded", z.object({ discarded: z.int() })) },
     errors: [...refusals, "not_found", "conflict"],
@@ -128,6 +141,8 @@ export const deadLetterSpecs = {
     operationId: "startRedrive",
     tag,
     summary: "Start failed tasks over: first one, then in growing steps. The leader does it.",
+    verb: "fleet:operate",
+    ofTenant: true,
     body: named(
       "RedriveBody",
       z.strictObject({
@@ -149,12 +164,15 @@ export const deadLetterSpecs = {
     operationId: "listRedrives",
     tag,
     summary: "A page of redrives, newest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: z.strictObject({
       cursor: paging.cursor,
       limit: described(
         wholeNumber({ min: 1, max: 1_000 }),
         "How many at most. Default 20.",
       ).optional(),
+      tenant: described(z.string(), "Only those of this tenant's tasks alone.").optional(),
     }),
     answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive), next })) },
     errors: ["invalid_option"],
@@ -165,6 +183,8 @@ export const deadLetterSpecs = {
     operationId: "getRedrive",
     tag,
     summary: "A redrive and its progress.",
+    verb: "fleet:read",
+    ofTenant: true,
     answers: { 200: redrive },
     errors: ["not_found"],
   }),
@@ -174,6 +194,8 @@ export const deadLetterSpecs = {
     operationId: "cancelRedrive",
     tag,
     summary: "Stop a redrive from starting more tasks over. Those it has started go on.",
+    verb: "fleet:operate",
+    ofTenant: true,
     answers: { 202: redrive },
     errors: ["not_found", "conflict"],
   }),

@@ -1,5 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
+import type { Redrive } from "../../dead-letters/redrive.ts";
+import { type Caller, canSee, heldTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { deadLetterSpecs } from "./dead-letters.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
@@ -11,35 +13,43 @@ export type DeadLetterRoutes = {
 
 /** Failed tasks grouped by their errors, redrives, and discards. `deadLetters` validates selections. */
 export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
+  /** A redrive that isn't of the caller's tenant alone answers as a missing one does. */
+  const found = async (caller: Caller, redriveId: string): Promise<Redrive> => {
+    const redrive = await deadLetters().getRedrive(redriveId);
+    if (redrive && canSee(caller, { tenant: redrive.selection.tenant ?? null })) return redrive;
+    throw new FlotillaError("not_found", `there is no redrive ${redriveId.slice(0, 80)}`);
+  };
+
   return [
-    route(deadLetterSpecs.groups).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().groups(withoutUndefined(query)) };
+    route(deadLetterSpecs.groups).to(async ({ caller, query }) => {
+      return { status: 200, body: await deadLetters().groups(held(caller, query)) };
     }),
-    route(deadLetterSpecs.tasks).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().list(withoutUndefined(query)) };
+    route(deadLetterSpecs.tasks).to(async ({ caller, query }) => {
+      return { status: 200, body: await deadLetters().list(held(caller, query)) };
     }),
-    route(deadLetterSpecs.discard).to(async ({ body }) => {
-      return { status: 200, body: await deadLetters().discard(withoutUndefined(await body())) };
+    route(deadLetterSpecs.discard).to(async ({ caller, body }) => {
+      return { status: 200, body: await deadLetters().discard(held(caller, await body())) };
     }),
-    route(deadLetterSpecs.redrive).to(async ({ body }) => {
+    route(deadLetterSpecs.redrive).to(async ({ caller, body }) => {
       const { maxStep, fromStart, ...selection } = await body();
       const options = withoutUndefined({ maxStep, fromStart });
       // The redrive is only stored now; the leader performs it step by step.
-      return {
-        status: 202,
-        body: await deadLetters().redrive(withoutUndefined(selection), options),
-      };
+      return { status: 202, body: await deadLetters().redrive(held(caller, selection), options) };
     }),
-    route(deadLetterSpecs.redrives).to(async ({ query }) => {
-      return { status: 200, body: await deadLetters().redrives(withoutUndefined(query)) };
+    route(deadLetterSpecs.redrives).to(async ({ caller, query }) => {
+      return { status: 200, body: await deadLetters().redrives(held(caller, query)) };
     }),
-    route(deadLetterSpecs.getRedrive).to(async ({ params: { redriveId } }) => {
-      const redrive = await deadLetters().getRedrive(redriveId);
-      if (redrive) return { status: 200, body: redrive };
-      throw new FlotillaError("not_found", `there is no redrive ${redriveId.slice(0, 80)}`);
+    route(deadLetterSpecs.getRedrive).to(async ({ caller, params: { redriveId } }) => {
+      return { status: 200, body: await found(caller, redriveId) };
     }),
-    route(deadLetterSpecs.cancelRedrive).to(async ({ params: { redriveId } }) => {
+    route(deadLetterSpecs.cancelRedrive).to(async ({ caller, params: { redriveId } }) => {
+      await found(caller, redriveId);
       return { status: 202, body: await deadLetters().cancelRedrive(redriveId) };
     }),
   ];
+}
+
+/** Options that are held to the caller's tenant. */
+function held<Options extends { tenant?: string | undefined }>(caller: Caller, options: Options) {
+  return withoutUndefined({ ...options, tenant: heldTenant(caller, options.tenant) });
 }

@@ -92,7 +92,7 @@ export const fleetSpecs = {
     operationId: "getHome",
     tag: "fleet",
     summary:
-      "What this server is and its links; as HTML to a browser. Only an administrator gets the version, the store and its counts.",
+      "What this server is and its links; as HTML to a browser. Only a caller that may read the whole fleet gets the version, the store and its counts.",
     answers: {
       200: named(
         "Home",
@@ -123,6 +123,8 @@ export const fleetSpecs = {
     operationId: "getDocs",
     tag: "fleet",
     summary: "A page of the docs that came with this server, as Markdown.",
+    verb: "fleet:read",
+    ofTenant: true,
     answers: { 200: z.string() },
     answerType: "text/plain",
     errors: ["not_found"],
@@ -133,6 +135,7 @@ export const fleetSpecs = {
     operationId: "listPods",
     tag: "fleet",
     summary: "The pods of this store, with their last heartbeats.",
+    verb: "fleet:read",
     answers: { 200: named("Pods", z.object({ pods: z.array(pod) })) },
     errors: [],
   }),
@@ -142,6 +145,7 @@ export const fleetSpecs = {
     operationId: "getStats",
     tag: "fleet",
     summary: "How many tasks there are of each name and status. Counts the table.",
+    verb: "fleet:read",
     answers: {
       200: named(
         "Stats",
@@ -164,6 +168,7 @@ export const fleetSpecs = {
     tag: "fleet",
     summary:
       "How many tasks wait and for how long, by name, at a cost that doesn't grow with the table.",
+    verb: "fleet:read",
     answers: { 200: named("Depth", z.object({ names: z.record(z.string(), depth) })) },
     errors: [],
   }),
@@ -173,6 +178,8 @@ export const fleetSpecs = {
     operationId: "getOpenApi",
     tag: "fleet",
     summary: "This document.",
+    verb: "fleet:read",
+    ofTenant: true,
     answers: { 200: z.record(z.string(), z.unknown()) },
     errors: [],
   }),
@@ -182,6 +189,7 @@ export const fleetSpecs = {
     operationId: "getMetrics",
     tag: health,
     summary: "Metrics for Prometheus.",
+    verb: "fleet:read",
     answers: { 200: z.string() },
     answerType: "text/plain",
     errors: [],

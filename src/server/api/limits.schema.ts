@@ -44,6 +44,7 @@ export const limitSpecs = {
     operationId: "listPauses",
     tag,
     summary: "What is paused.",
+    verb: "fleet:read",
     answers: { 200: pauses },
     errors: [],
   }),
@@ -53,6 +54,7 @@ export const limitSpecs = {
     operationId: "pause",
     tag,
     summary: "Stop tasks of a name, or all, from being claimed. Running tasks go on.",
+    verb: "fleet:operate",
     body: named(
       "PauseBody",
       z.strictObject({
@@ -69,6 +71,7 @@ export const limitSpecs = {
     operationId: "resume",
     tag,
     summary: "End the pause of a name, or of everything.",
+    verb: "fleet:operate",
     body: named(
       "ResumeBody",
       z.strictObject({ name: described(taskName(), "Default: everything.").optional() }),
@@ -82,6 +85,7 @@ export const limitSpecs = {
     operationId: "listLimits",
     tag,
     summary: "Limits that were set or that block tasks; or the one of a scope.",
+    verb: "fleet:read",
     query: z.strictObject({ scope: z.string().optional(), cursor: paging.cursor }),
     answers: { 200: limits },
     errors: ["invalid_option"],
@@ -93,6 +97,7 @@ export const limitSpecs = {
     tag,
     summary:
       "Set how many tasks of a scope may run at once, overriding the code; null removes the override.",
+    verb: "admin",
     body: named(
       "LimitBody",
       z.strictObject({ scope: z.string(), limit: z.int().min(1).max(10_000).nullable() }),
@@ -106,6 +111,7 @@ export const limitSpecs = {
     operationId: "listTenants",
     tag,
     summary: "Tenants that have a limit, or tasks that run or wait.",
+    verb: "fleet:read",
     query: z.strictObject({ cursor: paging.cursor }),
     answers: { 200: named("Tenants", z.object({ tenants: z.array(tenant), next })) },
     errors: [],

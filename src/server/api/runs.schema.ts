@@ -2,6 +2,7 @@ import { z } from "zod";
 import {
   eventPaging,
   json,
+  links,
   named,
   next,
   nextAfter,
@@ -11,7 +12,7 @@ import {
   taskName,
   time,
 } from "./schema.ts";
-import { enqueueOptions, links, taskError } from "./tasks.schema.ts";
+import { enqueueOptions, taskError } from "./tasks.schema.ts";
 
 const statuses = z.enum(["open", "pending", "claimed", "completed", "failed", "cancelled"]);
 const partName = () => z.string().max(100);
@@ -225,6 +226,7 @@ export const runSpecs = {
     operationId: "startRun",
     tag,
     summary: "Start a run of a flow. 200 where one with that key existed already.",
+    verb: "admin",
     body: named(
       "NewRun",
       z.strictObject({
@@ -242,6 +244,8 @@ export const runSpecs = {
     operationId: "listRuns",
     tag,
     summary: "A page of runs, newest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: z.strictObject({
       flow: anyName().optional(),
       status: described(statuses, "`open` is pending or claimed.").optional(),
@@ -262,8 +266,9 @@ export const runSpecs = {
     path: at,
     operationId: "getRun",
     tag,
-    summary: "A run. Without `admin`: one of the caller's tenant.",
+    summary: "A run. To a caller of one tenant: one of that tenant.",
     verb: "tasks:read",
+    or: "fleet:read",
     answers: { 200: named("RunShown", z.object({ run, links })) },
     errors: ["not_found"],
   }),
@@ -273,6 +278,8 @@ export const runSpecs = {
     operationId: "getRunHistory",
     tag,
     summary: "A page of a run's events, oldest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: eventPaging,
     answers: {
       200: named(
@@ -291,6 +298,8 @@ export const runSpecs = {
     operationId: "getRunSignals",
     tag,
     summary: "A page of the signals that a run hasn't used yet, oldest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: eventPaging,
     answers: { 200: named("RunSignals", z.object({ signals: z.array(signal), next: nextAfter })) },
     errors: ["not_found", "invalid_option"],
@@ -301,6 +310,8 @@ export const runSpecs = {
     operationId: "signalRun",
     tag,
     summary: "Send a signal to a run. Sending the same id again does nothing.",
+    verb: "fleet:operate",
+    ofTenant: true,
     body: named(
       "NewSignal",
       z.strictObject({
@@ -326,6 +337,8 @@ export const runSpecs = {
     operationId: "cancelRun",
     tag,
     summary: "Cancel a run. Its finalizers run first.",
+    verb: "fleet:operate",
+    ofTenant: true,
     answers: { 202: named("RunCancelling", z.object({ status: z.literal("cancelling") })) },
     errors: ["not_found", "conflict"],
   }),
@@ -335,6 +348,8 @@ export const runSpecs = {
     operationId: "resumeRun",
     tag,
     summary: "Resume a run that was set aside, failed or cancelled, from where it stopped.",
+    verb: "fleet:operate",
+    ofTenant: true,
     body: named(
       "ResumeBody",
       z.strictObject({
@@ -364,6 +379,7 @@ export const runSpecs = {
     operationId: "listFlows",
     tag,
     summary: "Flows, their open runs by transition, and stuck runs. Counts the whole table.",
+    verb: "fleet:read",
     answers: { 200: named("Flows", z.object({ flows: z.array(flow) })) },
     errors: [],
   }),

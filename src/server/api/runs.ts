@@ -4,7 +4,7 @@ import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { flowToJson, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/json-rows.ts";
-import { canSee } from "../auth/caller.ts";
+import { type Caller, canSee, heldTenant, onlyTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { runSpecs } from "./runs.schema.ts";
 import { eventPage, withoutUndefined, noWorkerAmong, traceOf, visibleLinks } from "./tasks.ts";
@@ -33,6 +33,12 @@ export function runRoutes(parts: RunRoutes): Route[] {
       `${name} is a task and no flow: POST it to /v1/tasks`,
     );
   };
+  /** A run of another tenant answers as a missing one does. Its tenant never changes. */
+  const checkRun = async (caller: Caller, runId: string): Promise<void> => {
+    if (onlyTenant(caller) === undefined) return;
+    const run = await runs.get(runId);
+    if (!run || !canSee(caller, run)) throw missing(runId);
+  };
 
   return [
     route(runSpecs.start, { maxBytes }).to(async ({ body, context }) => {
@@ -49,41 +55,46 @@ export function runRoutes(parts: RunRoutes): Route[] {
       const noWorker = (await noWorkerAmong(flotilla, [flow])).has(flow);
       return { status: created ? 201 : 200, body: { runId, created, noWorker } };
     }),
-    route(runSpecs.list).to(async ({ query: { setAside, ...query } }) => {
+    route(runSpecs.list).to(async ({ caller, query: { setAside, ...query } }) => {
+      const held = withoutUndefined({ ...query, tenant: heldTenant(caller, query.tenant) });
       const filter = setAside === undefined ? {} : { setAside: true };
-      return { status: 200, body: await runs.list({ ...withoutUndefined(query), ...filter }) };
+      return { status: 200, body: await runs.list({ ...held, ...filter }) };
     }),
     route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);
-      // A run of another tenant answers as a missing one does.
-      if (run && canSee(caller, run)) {
-        const links = visibleLinks(caller, await flotilla.tasks.links(runId));
-        return { status: 200, body: { run, links } };
-      }
-      throw new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
+      if (!run || !canSee(caller, run)) throw missing(runId);
+      const links = visibleLinks(caller, await flotilla.tasks.links(runId));
+      return { status: 200, body: { run, links } };
     }),
-    route(runSpecs.history).to(async ({ params: { runId }, query: { after = 0, limit } }) => {
+    route(runSpecs.history).to(async ({ caller, params: { runId }, query }) => {
+      const { after = 0, limit } = query;
+      await checkRun(caller, runId);
       const read = (page: TaskEventsOptions) => runs.history(runId, page);
       const { events: history, next } = await eventPage(read, { after, limit });
       return { status: 200, body: { history, next } };
     }),
-    route(runSpecs.signals).to(async ({ params: { runId }, query }) => {
+    route(runSpecs.signals).to(async ({ caller, params: { runId }, query }) => {
+      await checkRun(caller, runId);
       const read = (page: TaskEventsOptions) => runs.signals(runId, page);
       const { events: signals, next } = await eventPage(read, query);
       return { status: 200, body: { signals, next } };
     }),
-    route(runSpecs.signal, { maxBytes }).to(async ({ params: { runId }, body }) => {
+    route(runSpecs.signal, { maxBytes }).to(async ({ caller, params: { runId }, body }) => {
       const { name, payload = null, ...options } = await body();
+      await checkRun(caller, runId);
       await runs.signal(runId, name, payload, withoutUndefined(options));
       return { status: 202, body: { status: "sent" } };
     }),
-    route(runSpecs.cancel).to(async ({ params: { runId } }) => {
+    route(runSpecs.cancel).to(async ({ caller, params: { runId } }) => {
+      await checkRun(caller, runId);
       const status = await runs.cancel(runId);
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the run has ended already and can't be cancelled");
     }),
-    route(runSpecs.resume).to(async ({ params: { runId }, body }) => {
-      await runs.resume(runId, withoutUndefined(await body()));
+    route(runSpecs.resume).to(async ({ caller, params: { runId }, body }) => {
+      const options = withoutUndefined(await body());
+      await checkRun(caller, runId);
+      await runs.resume(runId, options);
       return { status: 200, body: { status: "open" } };
     }),
     route(runSpecs.flows).to(async () => {
@@ -91,4 +102,8 @@ export function runRoutes(parts: RunRoutes): Route[] {
       return { status: 200, body: { flows: flows.map(flowToJson) } };
     }),
   ];
+}
+
+function missing(runId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no run ${runId.slice(0, 80)}`);
 }

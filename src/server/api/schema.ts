@@ -1,12 +1,20 @@
 import { z } from "zod";
 import type { ErrorCode } from "../../base/errors.ts";
-import type { Verb } from "../../protocol/verbs.ts";
+import type { Access } from "../auth/caller.ts";
 
 /**
  * What a route takes and answers, declared once: requests are validated against it, the compiler checks
  * handlers against it, and `/v1/openapi.json` is generated from it.
  */
-export type RouteSpec = {
+export type RouteSpec = RouteShape & Needs;
+
+/** A route that needs neither a verb nor `open` doesn't compile. */
+type Needs =
+  | (Access & { readonly open?: never })
+  /** Needs no credentials. */
+  | { readonly open: true; readonly verb?: never };
+
+type RouteShape = {
   readonly method: "get" | "post" | "put" | "delete";
   /** As OpenAPI writes it: `/v1/tasks/{taskId}`. */
   readonly path: string;
@@ -26,10 +34,6 @@ export type RouteSpec = {
   readonly answerType?: string;
   /** Its own error codes, besides those that every route may answer. */
   readonly errors: readonly ErrorCode[];
-  /** Needs no credentials. */
-  readonly open?: true;
-  /** The permission that a caller needs. Default `admin`. */
-  readonly verb?: Verb;
 };
 
 /** Keeps the exact type of a declaration, which the handler is checked against. */
@@ -109,3 +113,41 @@ export const taskName = () =>
       ),
     "The name of a task: 1 to 200 letters, digits and `_ . : / -`, beginning with a letter, a digit or `_`.",
   );
+
+const linkKind = () =>
+  described(
+    z.enum(["session", "run", "task", "follow_up", "schedule"]),
+    "What started it: a turn of a session, a run, a task's handler, a task's failure, or a schedule.",
+  );
+
+export const startedTask = named(
+  "StartedTask",
+  z.object({
+    taskId: described(z.string(), "Of a task or a run."),
+    what: linkKind(),
+    name: z.string().nullable(),
+    status: z.string().nullable(),
+    tenant: z.string().nullable(),
+    atMs: time(),
+  }),
+);
+
+export const links = named(
+  "Links",
+  z.object({
+    startedBy: z
+      .object({
+        what: linkKind(),
+        id: described(z.string(), "Of the session, run, task or schedule, which may be gone."),
+        tenant: described(z.string().nullable(), "Null of a schedule, and of what is gone."),
+        atMs: time(),
+      })
+      .nullable(),
+    started: described(
+      z.array(startedTask),
+      "The tasks and runs that it has started, at most a hundred.",
+    ),
+    hasMore: z.boolean(),
+  }),
+  "Who started what. To a caller of one tenant: only what is of that tenant.",
+);

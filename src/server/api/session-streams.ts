@@ -42,7 +42,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
   const { sessions, members, streams, pageSemaphore, authenticator, clock, log } = parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
-      await members.check(caller, sessionId);
+      await members.check(caller, sessionId, { or: "fleet:read" });
       // Answer `not_found` by the status, which can't change once events are sent.
       await sessions.get(caller.tenant, sessionId);
       const { lastSeq, ...rest } = query;
@@ -102,7 +102,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
       return { status: 200, body, headers: unbuffered };
     }),
     route(sessionSpecs.exported).to(async ({ caller, params: { sessionId }, context }) => {
-      await members.check(caller, sessionId);
+      await members.check(caller, sessionId, { or: "fleet:read" });
       const session = await sessions.get(caller.tenant, sessionId);
       const nextPage = linesOf(sessions, session);
       const body = await pagedBody(

@@ -178,6 +178,7 @@ export const sessionSpecs = {
     tag,
     summary: "A page of sessions, the most recently active first.",
     verb: "sessions:read",
+    or: "fleet:read",
     query: z.strictObject({
       user: shortText().optional(),
       agent: shortText().optional(),
@@ -195,6 +196,7 @@ export const sessionSpecs = {
     tag,
     summary: "A session.",
     verb: "sessions:read",
+    or: "fleet:read",
     answers: { 200: session },
     errors: found,
   }),
@@ -253,6 +255,7 @@ export const sessionSpecs = {
     tag,
     summary: "Archive a session: it can be read, but nothing can be added.",
     verb: "sessions:manage",
+    or: "fleet:operate",
     answers: { 200: z.object({ status: z.literal("archived") }) },
     errors: found,
   }),
@@ -263,6 +266,7 @@ export const sessionSpecs = {
     tag,
     summary: "Open an archived session again.",
     verb: "sessions:manage",
+    or: "fleet:operate",
     answers: { 200: z.object({ status: z.literal("active") }) },
     errors: found,
   }),
@@ -273,6 +277,7 @@ export const sessionSpecs = {
     tag,
     summary: "Summarize a session's messages.",
     verb: "sessions:manage",
+    or: "fleet:operate",
     answers: { 202: done },
     errors: found,
   }),
@@ -283,6 +288,7 @@ export const sessionSpecs = {
     tag,
     summary: "Entries of a session, in order.",
     verb: "sessions:read",
+    or: "fleet:read",
     query: z.strictObject({
       after: described(seqText(), "Only those after this one. Default 0.").optional(),
       limit: described(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
@@ -332,6 +338,7 @@ export const sessionSpecs = {
     tag,
     summary: "Send results of a message's tool calls: outputs, errors or approvals.",
     verb: "sessions:write",
+    or: "fleet:operate",
     body: named(
       "ToolResultsBody",
       z.strictObject({
@@ -360,6 +367,7 @@ export const sessionSpecs = {
     summary:
       "Send a signal to the tool call that waits for it. Sending the same id again does nothing.",
     verb: "sessions:write",
+    or: "fleet:operate",
     body: named(
       "NewSessionSignal",
       z.strictObject({
@@ -379,6 +387,7 @@ export const sessionSpecs = {
     tag,
     summary: "Regenerate an answer. Default: the last one.",
     verb: "sessions:write",
+    or: "fleet:operate",
     body: named(
       "RegenerateBody",
       z.strictObject({ id: id().optional(), messageId: id().optional() }),
@@ -394,6 +403,7 @@ export const sessionSpecs = {
     tag,
     summary: "Stop the answer that is being made, and keep what it has so far.",
     verb: "sessions:write",
+    or: "fleet:operate",
     query: z.strictObject({
       epoch: described(seqText(), "Only this turn. Default: whatever runs now.").optional(),
     }),
@@ -418,6 +428,7 @@ export const sessionSpecs = {
     tag,
     summary: "The session, then all its entries, as JSON lines.",
     verb: "sessions:read",
+    or: "fleet:read",
     answers: { 200: z.string() },
     answerType: "application/x-ndjson",
     errors: found,
@@ -429,6 +440,7 @@ export const sessionSpecs = {
     tag,
     summary: "Events of a session since `lastSeq` and from now on, as server-sent events.",
     verb: "sessions:read",
+    or: "fleet:read",
     query: z.strictObject({
       lastSeq,
       incarnation: id().optional(),
@@ -468,6 +480,7 @@ export const sessionSpecs = {
     tag,
     summary: "Issue a ticket that opens one socket, as `/v1/socket?ticket=…`, within 30 seconds.",
     verb: "sessions:read",
+    or: "fleet:read",
     answers: { 201: named("Ticket", z.object({ ticket: z.string(), expiresAtMs: time() })) },
     errors: ["overloaded"],
   }),

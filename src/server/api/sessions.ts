@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
+import type { ToolResult } from "../../protocol/message.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type {
   SendMessage,
@@ -9,7 +10,7 @@ import type {
   SessionView,
   StopTurn,
 } from "../../sessions/service.ts";
-import { type Caller, requireVerb, localUser, may, userOf } from "../auth/caller.ts";
+import { type Caller, requireVerb, localUser, may, onlyTenant, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
@@ -26,13 +27,18 @@ type SessionRoutes = {
 /** Sessions: create, read, change and write to them. */
 export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): Route[] {
   /** The tenant and the id, after checking that the caller may use the session. */
-  const checkedKey = async (caller: Caller, sessionId: string, options?: CheckOptions) => {
+  const checkedKey = async (caller: Caller, sessionId: string, options: CheckOptions) => {
     await members.check(caller, sessionId, options);
     return [caller.tenant, sessionId] as const;
   };
-  /** The same for a change, which waits while the store is unreachable. */
+  const keyForRead = (caller: Caller, sessionId: string) =>
+    checkedKey(caller, sessionId, { or: "fleet:read" });
+  /** For a change, which waits while the store is unreachable. */
   const keyForChange = (caller: Caller, sessionId: string) =>
     checkedKey(caller, sessionId, { retries: true });
+  /** For a change that operators may make as well. */
+  const keyForOperation = (caller: Caller, sessionId: string) =>
+    checkedKey(caller, sessionId, { retries: true, or: "fleet:operate" });
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
@@ -58,7 +64,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       return { status: 200, body: { ...page, sessions: page.sessions.map(sessionBody) } };
     }),
     route(sessionSpecs.get).to(async ({ caller, params: { sessionId } }) => {
-      const session = await sessions.get(...(await checkedKey(caller, sessionId)));
+      const session = await sessions.get(...(await keyForRead(caller, sessionId)));
       return { status: 200, body: sessionBody(session) };
     }),
     route(sessionSpecs.remove).to(async ({ caller, params: { sessionId } }) => {
@@ -90,32 +96,33 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
       },
     ),
     route(sessionSpecs.archive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.archive(...(await keyForChange(caller, sessionId)));
+      await sessions.archive(...(await keyForOperation(caller, sessionId)));
       return { status: 200, body: { status: "archived" } };
     }),
     route(sessionSpecs.unarchive).to(async ({ caller, params: { sessionId } }) => {
-      await sessions.unarchive(...(await keyForChange(caller, sessionId)));
+      await sessions.unarchive(...(await keyForOperation(caller, sessionId)));
       return { status: 200, body: { status: "active" } };
     }),
     route(sessionSpecs.compact).to(async ({ caller, params: { sessionId } }) => {
-      const done = await sessions.compact(...(await keyForChange(caller, sessionId)));
+      const done = await sessions.compact(...(await keyForOperation(caller, sessionId)));
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
-      const sessionKey = await checkedKey(caller, sessionId);
+      const sessionKey = await keyForRead(caller, sessionId);
       const { entries, ...rest } = await sessions.entries(...sessionKey, withoutUndefined(query));
       return { status: 200, body: { entries: entries as never, ...rest } };
     }),
     route(turnSpecs.turns).to(async ({ caller, params: { sessionId }, query }) => {
-      const sessionKey = await checkedKey(caller, sessionId);
+      const sessionKey = await keyForRead(caller, sessionId);
       const { turns, next } = await sessions.turns(...sessionKey, withoutUndefined(query));
-      // Pods are no business of users.
-      const shown =
-        caller.kind === "user" ? turns.map((turn) => ({ ...turn, podId: null })) : turns;
+      // Pods are no business of users, unless they look after the whole fleet.
+      const ofFleet = may(caller, "fleet:read") && onlyTenant(caller) === undefined;
+      const isShown = caller.kind !== "user" || ofFleet;
+      const shown = isShown ? turns : turns.map((turn) => ({ ...turn, podId: null }));
       return { status: 200, body: { turns: [...shown], next } };
     }),
     route(turnSpecs.tasks).to(async ({ caller, params: { sessionId } }) => {
-      const found = await sessions.started(...(await checkedKey(caller, sessionId)));
+      const found = await sessions.started(...(await keyForRead(caller, sessionId)));
       const { started, hasMore } = visibleLinks(caller, { startedBy: null, ...found });
       return { status: 200, body: { started, hasMore } };
     }),
@@ -134,21 +141,23 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.toolResults, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
         const { author, results, ...rest } = withoutUndefined(await body());
+        const parsed = parseToolResults(results);
         const result = {
           ...rest,
           author: authorOf(actingAs(caller, author)),
-          results: parseToolResults(results),
+          results: parsed,
           ...traceFrom(caller, traceOf(context)),
         };
-        return stored(
-          await sessions.toolResult(...(await keyForChange(caller, sessionId)), result),
-        );
+        const isDecision = areDecisions(parsed);
+        if (!isDecision) requireVerb(caller, "sessions:write");
+        const keyFor = isDecision ? keyForOperation : keyForChange;
+        return stored(await sessions.toolResult(...(await keyFor(caller, sessionId)), result));
       },
     ),
     route(sessionSpecs.signals, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
         const { author, payload, ...rest } = withoutUndefined(await body());
-        const sent = await sessions.signal(...(await keyForChange(caller, sessionId)), {
+        const sent = await sessions.signal(...(await keyForOperation(caller, sessionId)), {
           ...rest,
           author: authorOf(actingAs(caller, author)),
           ...(payload !== undefined && { payload: payload as Json }),
@@ -160,14 +169,14 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
       const body202 = await sessions.regenerate(
-        ...(await keyForChange(caller, sessionId)),
+        ...(await keyForOperation(caller, sessionId)),
         options,
       );
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {
       const options = { ...withoutUndefined(query), ...stopperOf(caller) };
-      const done = await sessions.stop(...(await keyForChange(caller, sessionId)), options);
+      const done = await sessions.stop(...(await keyForOperation(caller, sessionId)), options);
       return { status: 202, body: { done } };
     }),
     route(sessionSpecs.read).to(async ({ caller, params: { sessionId }, body }) => {
@@ -198,6 +207,11 @@ export function messageFrom(caller: Caller, message: FrameMessage): SendMessage 
   if (author !== undefined && author !== caller.user)
     throw new FlotillaError("forbidden", "a user's token writes as that user only");
   return { ...rest, role, author: authorOf(caller) };
+}
+
+/** Whether all results approve or deny calls. Operators may do that, and make up no outputs. */
+export function areDecisions(results: readonly ToolResult[]): boolean {
+  return results.every((result) => "approved" in result);
 }
 
 /**
@@ -259,7 +273,7 @@ function checkMember(caller: Caller, { sessionId, users }: SessionView): void {
 
 /** The user whose sessions are listed: the caller, unless it may see those of all users. */
 function listedUser(caller: Caller, requested: string | undefined): string | undefined {
-  if (may(caller, "sessions:any")) return requested;
+  if (may(caller, "sessions:any") || may(caller, "fleet:read")) return requested;
   return userOf(actingAs(caller, requested));
 }
 

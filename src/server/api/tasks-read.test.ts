@@ -94,20 +94,20 @@ describe("a token with tasks:read", () => {
 
   test("lists nothing and changes nothing", async () => {
     const bearer = await reader();
-    for (const [method, path, body] of [
-      ["GET", "/v1/tasks"],
-      ["GET", "/v1/runs"],
-      ["GET", "/v1/flows"],
-      ["POST", "/v1/tasks", { name: "mail" }],
-      ["POST", "/v1/runs", { flow: "order" }],
-      ["POST", `${ours.task}/cancel`],
-      ["POST", `${ours.task}/retry`],
-      ["POST", `${ours.run}/cancel`],
-      ["POST", `${ours.run}/signals`, { name: "x" }],
-      ["POST", `${ours.run}/resume`, {}],
-      ["GET", `${ours.run}/history`],
+    for (const [verb, method, path, body] of [
+      ["fleet:read", "GET", "/v1/tasks"],
+      ["fleet:read", "GET", "/v1/runs"],
+      ["fleet:read", "GET", "/v1/flows"],
+      ["admin", "POST", "/v1/tasks", { name: "mail" }],
+      ["admin", "POST", "/v1/runs", { flow: "order" }],
+      ["fleet:operate", "POST", `${ours.task}/cancel`],
+      ["fleet:operate", "POST", `${ours.task}/retry`],
+      ["fleet:operate", "POST", `${ours.run}/cancel`],
+      ["fleet:operate", "POST", `${ours.run}/signals`, { name: "x" }],
+      ["fleet:operate", "POST", `${ours.run}/resume`, {}],
+      ["fleet:read", "GET", `${ours.run}/history`],
     ] as const) {
-      expect(await ask(bearer, method, path, body)).toMatchObject(forbidden("admin"));
+      expect(await ask(bearer, method, path, body)).toMatchObject(forbidden(verb));
     }
     expect(await ask(bearer, "GET", "/v1/sessions")).toMatchObject(forbidden("sessions:read"));
   });
@@ -136,7 +136,7 @@ describe("a key", () => {
       );
       expect(answers.map(({ status }) => status)).toEqual(seen);
     }
-    expect(await ask(readers, "GET", "/v1/tasks")).toMatchObject(forbidden("admin"));
+    expect(await ask(readers, "GET", "/v1/tasks")).toMatchObject(forbidden("fleet:read"));
   });
 
   test("of a tenant that wasn't given it has what concerns sessions only", async () => {

@@ -9,6 +9,7 @@ import {
 import {
   eventPaging,
   json,
+  links,
   named,
   next,
   nextAfter,
@@ -128,44 +129,6 @@ export const taskSchema = named(
     z.object({ ...taskBase, status: z.literal("failed"), error: taskError }),
     z.object({ ...taskBase, status: z.literal("cancelled"), error: taskError.nullable() }),
   ]),
-);
-
-const linkKind = () =>
-  described(
-    z.enum(["session", "run", "task", "follow_up", "schedule"]),
-    "What started it: a turn of a session, a run, a task's handler, a task's failure, or a schedule.",
-  );
-
-export const startedTask = named(
-  "StartedTask",
-  z.object({
-    taskId: described(z.string(), "Of a task or a run."),
-    what: linkKind(),
-    name: z.string().nullable(),
-    status: z.string().nullable(),
-    tenant: z.string().nullable(),
-    atMs: time(),
-  }),
-);
-
-export const links = named(
-  "Links",
-  z.object({
-    startedBy: z
-      .object({
-        what: linkKind(),
-        id: described(z.string(), "Of the session, run, task or schedule, which may be gone."),
-        tenant: described(z.string().nullable(), "Null of a schedule, and of what is gone."),
-        atMs: time(),
-      })
-      .nullable(),
-    started: described(
-      z.array(startedTask),
-      "The tasks and runs that it has started, at most a hundred.",
-    ),
-    hasMore: z.boolean(),
-  }),
-  "Who started what. Without `admin`: only what is of the caller's tenant.",
 );
 
 const taskEvent = named(
@@ -335,6 +298,7 @@ export const taskSpecs = {
     operationId: "enqueueTask",
     tag,
     summary: "Store a task. 200 where one with that key existed already.",
+    verb: "admin",
     body: newTask,
     answers: { 200: enqueued, 201: enqueued },
     errors: [...refusals, "duplicate_key", "not_found"],
@@ -346,6 +310,7 @@ export const taskSpecs = {
     tag,
     summary:
       "Store up to 100,000 tasks, each on its own, and return the outcome of each. As NDJSON, one per line, or as an array.",
+    verb: "admin",
     body: z.array(newTask),
     bodyTypes: ["application/json", "application/x-ndjson"],
     answers: {
@@ -369,6 +334,7 @@ export const taskSpecs = {
     operationId: "enqueueGraph",
     tag,
     summary: "Store tasks that may depend on each other, all or none.",
+    verb: "admin",
     body: named("GraphBody", z.strictObject({ tasks: z.array(graphRow).max(10_000) })),
     answers: {
       201: named(
@@ -384,6 +350,8 @@ export const taskSpecs = {
     operationId: "listTasks",
     tag,
     summary: "A page of tasks, newest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: z.strictObject({
       name: z.string().optional(),
       status: statuses.optional(),
@@ -398,8 +366,9 @@ export const taskSpecs = {
     path: "/v1/tasks/{taskId}",
     operationId: "getTask",
     tag,
-    summary: "A task and its events. Without `admin`: one of the caller's tenant.",
+    summary: "A task and its events. To a caller of one tenant: one of that tenant.",
     verb: "tasks:read",
+    or: "fleet:read",
     answers: {
       200: named(
         "TaskWithEvents",
@@ -414,6 +383,8 @@ export const taskSpecs = {
     operationId: "getTaskEvents",
     tag,
     summary: "A page of a task's events, oldest first.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: eventPaging,
     answers: {
       200: named("TaskEvents", z.object({ events: z.array(taskEvent), next: nextAfter })),
@@ -426,6 +397,8 @@ export const taskSpecs = {
     operationId: "getTaskSteps",
     tag,
     summary: "A page of a task's stored steps, in the order in which they were stored.",
+    verb: "fleet:read",
+    ofTenant: true,
     query: eventPaging,
     answers: {
       200: named("TaskStepPage", z.object({ steps: z.array(stepEntry), next: nextAfter })),
@@ -438,6 +411,8 @@ export const taskSpecs = {
     operationId: "cancelTask",
     tag,
     summary: "Cancel a task: at once, or with 202 while a pod still runs it.",
+    verb: "fleet:operate",
+    ofTenant: true,
     answers: {
       200: named("Cancelled", z.object({ status: z.literal("cancelled") })),
       202: named("Cancelling", z.object({ status: z.literal("cancelling") })),
@@ -451,6 +426,8 @@ export const taskSpecs = {
     tag,
     summary:
       "Send a signal to a task whose steps wait for it. Sending the same id again does nothing.",
+    verb: "fleet:operate",
+    ofTenant: true,
     body: named(
       "NewTaskSignal",
       z.strictObject({
@@ -468,6 +445,8 @@ export const taskSpecs = {
     operationId: "resumeTask",
     tag,
     summary: "Let a task go on that was set aside, has failed or was cancelled.",
+    verb: "fleet:operate",
+    ofTenant: true,
     body: named(
       "TaskResume",
       z.strictObject({
@@ -486,6 +465,8 @@ export const taskSpecs = {
     operationId: "retryTask",
     tag,
     summary: "Start a failed or cancelled task over. Its stored steps are kept.",
+    verb: "fleet:operate",
+    ofTenant: true,
     query: z.strictObject({
       fromStart: described(
         z.enum(["true", "false"]),

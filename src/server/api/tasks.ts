@@ -6,7 +6,7 @@ import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Links } from "../../links/links.ts";
-import { type Caller, canSee, may } from "../auth/caller.ts";
+import { type Caller, canSee, heldTenant, onlyTenant } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
@@ -41,6 +41,12 @@ const maxEvents = 1_000;
 export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route[] {
   const contractOf = (name: string): TaskContract =>
     contracts?.get(name) ?? { name, input: undefined, output: undefined };
+  /** A task of another tenant answers as a missing one does. Its tenant never changes. */
+  const checkTask = async (caller: Caller, taskId: string): Promise<void> => {
+    if (onlyTenant(caller) === undefined) return;
+    const task = await flotilla.tasks.get(taskId);
+    if (!task || !canSee(caller, task)) throw missing(taskId);
+  };
 
   return [
     route(taskSpecs.enqueue, { maxBytes }).to(async ({ body, context }) => {
@@ -64,46 +70,53 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       ]);
       return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
-    route(taskSpecs.list).to(async ({ query }) => {
-      return { status: 200, body: await flotilla.tasks.list(withoutUndefined(query)) };
+    route(taskSpecs.list).to(async ({ caller, query }) => {
+      const filter = { ...query, tenant: heldTenant(caller, query.tenant) };
+      return { status: 200, body: await flotilla.tasks.list(withoutUndefined(filter)) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
       const task = await flotilla.tasks.get(taskId);
-      // A task of another tenant answers as a missing one does.
       if (!task || !canSee(caller, task)) throw missing(taskId);
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       const [page, links] = await Promise.all([eventPage(read), flotilla.tasks.links(taskId)]);
       return { status: 200, body: { task, ...page, links: visibleLinks(caller, links) } };
     }),
-    route(taskSpecs.events).to(async ({ params: { taskId }, query }) => {
+    route(taskSpecs.events).to(async ({ caller, params: { taskId }, query }) => {
+      await checkTask(caller, taskId);
       const read = (page: TaskEventsOptions) => flotilla.tasks.events(taskId, page);
       const page = await eventPage(read, query);
       // Most tasks have events. Check that the task exists only where there are none.
       if (page.events.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: page };
     }),
-    route(taskSpecs.steps).to(async ({ params: { taskId }, query }) => {
+    route(taskSpecs.steps).to(async ({ caller, params: { taskId }, query }) => {
+      await checkTask(caller, taskId);
       const read = (page: TaskEventsOptions) => flotilla.tasks.steps(taskId, page);
       const { events: steps, next } = await eventPage(read, query);
       if (steps.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: { steps, next } };
     }),
-    route(taskSpecs.cancel).to(async ({ params: { taskId } }) => {
+    route(taskSpecs.cancel).to(async ({ caller, params: { taskId } }) => {
+      await checkTask(caller, taskId);
       const status = await flotilla.tasks.cancel(taskId);
       if (status === "cancelled") return { status: 200, body: { status } };
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the task has ended already and can't be cancelled");
     }),
-    route(taskSpecs.signal, { maxBytes }).to(async ({ params: { taskId }, body }) => {
+    route(taskSpecs.signal, { maxBytes }).to(async ({ caller, params: { taskId }, body }) => {
       const { name, payload = null, ...options } = await body();
+      await checkTask(caller, taskId);
       await flotilla.tasks.signal(taskId, name, payload as Json, withoutUndefined(options));
       return { status: 202, body: { status: "sent" } };
     }),
-    route(taskSpecs.resume, { maxBytes }).to(async ({ params: { taskId }, body }) => {
-      await flotilla.tasks.resumeTask(taskId, withoutUndefined(await body()));
+    route(taskSpecs.resume, { maxBytes }).to(async ({ caller, params: { taskId }, body }) => {
+      const options = withoutUndefined(await body());
+      await checkTask(caller, taskId);
+      await flotilla.tasks.resumeTask(taskId, options);
       return { status: 200, body: { status: "pending" } };
     }),
-    route(taskSpecs.retry).to(async ({ params: { taskId }, query }) => {
+    route(taskSpecs.retry).to(async ({ caller, params: { taskId }, query }) => {
+      await checkTask(caller, taskId);
       const fromStart = query.fromStart === "true";
       const retried = await flotilla.tasks.retry(taskId, { fromStart });
       return { status: 200, body: { status: "pending", ...retried } };
@@ -111,10 +124,9 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   ];
 }
 
-/** Without what is of another tenant, unless the caller may read all. */
+/** Without what is of another tenant, unless the caller may see all. */
 export function visibleLinks(caller: Caller, { startedBy, started, hasMore }: Links) {
-  const isSeen = ({ tenant }: { readonly tenant: string | null }) =>
-    may(caller, "admin") || tenant === caller.tenant;
+  const isSeen = (linked: { readonly tenant: string | null }) => canSee(caller, linked);
   return {
     startedBy: startedBy && isSeen(startedBy) ? startedBy : null,
     started: started.filter(isSeen),

@@ -1,7 +1,15 @@
 import { z } from "zod";
-import { described, named, next, shortText, spec, time, wholeNumber } from "./schema.ts";
+import {
+  described,
+  named,
+  next,
+  shortText,
+  spec,
+  startedTask,
+  time,
+  wholeNumber,
+} from "./schema.ts";
 import { sessionErrors, sessionPath } from "./sessions.schema.ts";
-import { startedTask } from "./tasks.schema.ts";
 
 const usage = named(
   "Usage",
@@ -48,6 +56,7 @@ export const turnSpecs = {
     tag: "sessions",
     summary: "Attempts at the turns of a session, the newest first, with their tokens and cost.",
     verb: "sessions:read",
+    or: "fleet:read",
     query: z.strictObject({
       cursor: described(shortText(), "The `next` of the page before.").optional(),
       limit: described(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
@@ -61,8 +70,9 @@ export const turnSpecs = {
     operationId: "listSessionTasks",
     tag: "sessions",
     summary:
-      "The first hundred tasks and runs that the turns of a session have started. Without `admin`: of the caller's tenant.",
+      "The first hundred tasks and runs that the turns of a session have started. To a caller of one tenant: those of that tenant.",
     verb: "tasks:read",
+    or: "fleet:read",
     answers: {
       200: named("StartedTasks", z.object({ started: z.array(startedTask), hasMore: z.boolean() })),
     },

@@ -5,6 +5,7 @@ import { exportJWK, exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { beforeAll, describe, expect, test } from "vitest";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
+import type { Role } from "../../protocol/verbs.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import { type AuthRequest, createAuthenticator, type AcceptedCredentials } from "./authenticate.ts";
 import { type Caller, may, canSee } from "./caller.ts";
@@ -93,6 +94,112 @@ describe("a key", () => {
         false,
       ]);
     }
+  });
+});
+
+describe("a key with a role", () => {
+  const plain = "a-key-of-16-chars-or-more";
+  const found = (rest: object) => caller({ apiKeys: [{ key: plain, ...rest }] }, bearer(plain));
+
+  test.each<[Role, boolean, boolean, boolean]>([
+    ["viewer", true, false, false],
+    ["operator", true, true, false],
+    ["admin", true, true, true],
+  ])("%s has that role's verbs", async (role, reads, operates, administers) => {
+    const by = await found({ role, name: "ops" });
+    expect(by).toMatchObject({ kind: "server", role, keyName: "ops" });
+    expect([may(by, "fleet:read"), may(by, "fleet:operate"), may(by, "admin")]).toEqual([
+      reads,
+      operates,
+      administers,
+    ]);
+    expect([may(by, "payloads:read"), may(by, "sessions:write")]).toEqual([
+      administers,
+      administers,
+    ]);
+    expect([canSee(by, { tenant: "acme" }), canSee(by, { tenant: "other" })]).toEqual([true, true]);
+  });
+
+  test("may be granted more beside it", async () => {
+    const by = await found({ role: "viewer", verbs: ["payloads:read", "inbox:read"] });
+    expect([may(by, "payloads:read"), may(by, "inbox:read"), may(by, "fleet:operate")]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+  });
+
+  test("and a tenant sees that tenant only", async () => {
+    const by = await found({ role: "operator", tenant: "acme" });
+    expect([canSee(by, { tenant: "acme" }), canSee(by, { tenant: "other" })]).toEqual([
+      true,
+      false,
+    ]);
+  });
+
+  test("that was given past the checks of the config makes no administrator of a tenant", async () => {
+    const by = await found({ role: "admin", tenant: "acme" });
+    expect([may(by, "admin"), canSee(by, { tenant: "other" })]).toEqual([false, false]);
+  });
+});
+
+test("a caller that may not look at the fleet reads what is its own whole", async () => {
+  const apiKeys = [{ key: "a-key-of-16-chars-or-more", verbs: ["tasks:read"] as const }];
+  const reader = await caller({ apiKeys }, bearer("a-key-of-16-chars-or-more"));
+  const user = await caller({ tokens: { secret } }, bearer(await token()));
+  expect([may(reader, "payloads:read"), may(user, "payloads:read")]).toEqual([true, true]);
+});
+
+describe("a token with a role", () => {
+  const tokens: TokenConfig = { secret, claims: { role: "role" } };
+  const found = async (claims: Record<string, unknown>, config = tokens) =>
+    caller({ tokens: config }, bearer(await token(claims)));
+
+  test("has that role's verbs and a user's own", async () => {
+    const by = await found({ role: "operator" });
+    expect(by).toMatchObject({ kind: "user", user: "ada", tenant: "acme", role: "operator" });
+    expect([may(by, "fleet:operate"), may(by, "sessions:write"), may(by, "admin")]).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    expect(may(by, "payloads:read")).toBe(false);
+    const granted = await found({ role: "viewer", verbs: ["payloads:read"] });
+    expect([may(granted, "payloads:read"), may(granted, "sessions:read")]).toEqual([true, false]);
+    expect([canSee(by, { tenant: "acme" }), canSee(by, { tenant: "other" })]).toEqual([
+      true,
+      false,
+    ]);
+  });
+
+  test("and no tenant is for all tenants, and only such a one is an administrator's", async () => {
+    const by = await found({ role: "admin", tenant: undefined });
+    expect([may(by, "admin"), canSee(by, { tenant: "other" })]).toEqual([true, true]);
+    await expect(found({ role: "admin" })).rejects.toThrow("leave out its claim tenant");
+  });
+
+  test.each(["root", "Admin", "constructor", ["admin"], 7, {}, ""])(
+    "that isn't one is refused: %j",
+    async (role) => {
+      await expect(found({ role })).rejects.toThrow(
+        "the token's claim role must be one of viewer, operator, admin",
+      );
+    },
+  );
+
+  test("has none where the config names no claim for it, since other services have their own", async () => {
+    for (const role of ["admin", "authenticated"]) {
+      const by = await found({ role, tenant: undefined }, { secret });
+      expect(by).not.toHaveProperty("role");
+      expect([may(by, "admin"), may(by, "fleet:read"), may(by, "sessions:read")]).toEqual([
+        false,
+        false,
+        true,
+      ]);
+    }
+    const other = { secret, claims: { role: "https://ops.example/role" } };
+    const by = await found({ role: "admin", "https://ops.example/role": "viewer" }, other);
+    expect(by).toMatchObject({ role: "viewer" });
   });
 });
 

@@ -2,15 +2,19 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
 import { type Random, systemRandom } from "../../base/random.ts";
-import { sessionVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
-import type { ApiKey, TokenConfig } from "../../runtime/server-config.ts";
+import { type Role, sessionVerbs, type Verb, verbs, verbsOfRole } from "../../protocol/verbs.ts";
+import type { ApiKey, LoginHook, TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, requireName, nameInHeader } from "./caller.ts";
+import { createLogin } from "./login.ts";
 import { checkLocal } from "./origins.ts";
 
 export type AcceptedCredentials = {
   apiKeys: readonly ApiKey[];
   tokens?: TokenConfig | undefined;
+  /** The host app's own sign-in. */
+  login?: LoginHook | undefined;
   origins?: readonly string[] | undefined;
 };
 
@@ -24,6 +28,10 @@ export type AuthRequest = {
   ticket?: string | undefined;
   /** The user that a program acts for, where it can't send the header. */
   user?: string | undefined;
+  /** Default `GET`. */
+  method?: string | undefined;
+  /** The address that was requested, or its path. */
+  url?: string | undefined;
 };
 
 export type Authenticator = {
@@ -33,6 +41,8 @@ export type Authenticator = {
   /** Settles when tokens can be verified; rejects where they never can, as with an invalid JWKS. */
   readonly ready: Promise<unknown>;
 };
+
+type AuthenticatorParts = { clock: Clock; random?: Random; log?: Logger };
 
 type Tickets = {
   issue(caller: Caller): { ticket: string; expiresAtMs: number };
@@ -47,9 +57,11 @@ type KeyHolder = {
   readonly name?: string;
   /** Absent: the key may act for any tenant that a request names. */
   readonly tenant?: string;
+  readonly role?: Role;
   readonly verbs: ReadonlySet<Verb>;
 };
 
+const administrator: KeyHolder = { role: "admin", verbs: new Set(verbs) };
 const ticketTtlMs = 30_000;
 // More sockets than a user's browser ever opens at once.
 const maxTicketsPerUser = 100;
@@ -58,12 +70,12 @@ const maxTicketsPerKey = 10_000;
 const maxTickets = 100_000;
 
 /**
- * Authenticates callers. With keys or tokens configured, a caller needs one of them. Without, only
- * programs on this machine may call.
+ * Authenticates callers. With keys, tokens or a sign-in configured, a caller needs one of them. Without,
+ * only programs on this machine may call.
  */
 export function createAuthenticator(
-  { apiKeys, tokens, origins = [] }: AcceptedCredentials,
-  { clock, random = systemRandom }: { clock: Clock; random?: Random },
+  { apiKeys, tokens, login, origins = [] }: AcceptedCredentials,
+  { clock, random = systemRandom, log = silentLogger }: AuthenticatorParts,
 ): Authenticator {
   const holderOf = createKeyring(apiKeys);
   // Loaded only where tokens are configured, because the JWT library takes a while to load.
@@ -72,7 +84,8 @@ export function createAuthenticator(
   const ready = Promise.resolve(verifier);
   ready.catch(() => {});
   const tickets = createTickets(clock, random);
-  const isOpen = apiKeys.length === 0 && !verifier;
+  const isOpen = isOpenServer({ apiKeys, tokens, login });
+  const signedIn = login && createLogin(login, { origins, clock, log });
 
   return {
     tickets,
@@ -89,19 +102,36 @@ export function createAuthenticator(
       }
       if (isOpen) {
         checkLocal(authRequest, origins);
-        return callerOfKey({ verbs: new Set(verbs) }, "local", authRequest);
+        return callerOfKey(administrator, "local", authRequest);
       }
       const bearer = bearerOf(authRequest);
+      if (bearer === undefined && signedIn)
+        return callerOfUser(await signedIn(authRequest), authRequest);
+      if (bearer === undefined) {
+        throw new FlotillaError(
+          "unauthorized",
+          "send one of the server's keys, or a user's token: `Authorization: Bearer <key>`",
+        );
+      }
       const holder = holderOf(bearer);
       if (holder) return callerOfKey(holder, "server", authRequest);
       // A JWT has three parts with dots between; anything else was meant as a key.
       if (verifier && bearer.split(".").length === 3) {
         const verify = await verifier;
-        return callerOfToken(await verify(bearer), authRequest);
+        return callerOfUser(await verify(bearer), authRequest);
       }
       throw new FlotillaError("unauthorized", "unknown API key: send one of server.apiKeys");
     },
   };
+}
+
+/** Whether programs on this machine may call without credentials: the server accepts none. */
+export function isOpenServer({
+  apiKeys = [],
+  tokens,
+  login,
+}: Partial<AcceptedCredentials>): boolean {
+  return apiKeys.length === 0 && !tokens && !login;
 }
 
 /** Authenticates a request and stores its caller for `callerOf`. */
@@ -110,6 +140,8 @@ export async function callerIn(c: Context, { caller }: Authenticator): Promise<C
   const found = await caller({
     header: (name) => headers.get(name) ?? undefined,
     headerNames: () => headers.keys(),
+    method: c.req.method,
+    url: c.req.url,
   });
   c.set("caller", found);
   return found;
@@ -119,13 +151,8 @@ export function callerOf(c: Context): Caller {
   return c.get("caller") as Caller;
 }
 
-function bearerOf({ header, bearer }: AuthRequest): string {
-  const presented = bearer ?? /^Bearer +(\S+)$/i.exec(header("authorization") ?? "")?.[1];
-  if (presented !== undefined) return presented;
-  throw new FlotillaError(
-    "unauthorized",
-    "send one of the server's keys, or a user's token: `Authorization: Bearer <key>`",
-  );
+function bearerOf({ header, bearer }: AuthRequest): string | undefined {
+  return bearer ?? /^Bearer +(\S+)$/i.exec(header("authorization") ?? "")?.[1];
 }
 
 /** Headers of a program's request name the tenant and user that it acts for. */
@@ -141,17 +168,27 @@ function callerOfKey(
     kind,
     tenant: holder.tenant ?? named ?? "default",
     verbs: holder.verbs,
+    ...(holder.tenant === undefined && looksAfterFleet(holder.verbs) && { allTenants: true }),
+    ...(holder.role !== undefined && { role: holder.role }),
     ...(holder.id !== undefined && { keyId: holder.id }),
     ...(holder.name !== undefined && { keyName: holder.name }),
     ...(user !== undefined && { user }),
   };
 }
 
-/** A token determines its tenant and user; headers that name others are a mistake of the caller. */
-function callerOfToken(caller: Caller, authRequest: AuthRequest): Caller {
+/**
+ * A token or a sign-in determines its user, and its tenant unless it is for all; headers that name others
+ * are a mistake of the caller.
+ */
+function callerOfUser(caller: Caller, authRequest: AuthRequest): Caller {
   const { tenant = caller.tenant, user = caller.user } = claimedNames(authRequest);
-  if (tenant === caller.tenant && user === caller.user) return caller;
-  throw new FlotillaError("forbidden", "this token belongs to another tenant or user");
+  if (user === caller.user && (tenant === caller.tenant || caller.allTenants))
+    return tenant === caller.tenant ? caller : { ...caller, tenant };
+  throw new FlotillaError("forbidden", "this user is another one, or of another tenant");
+}
+
+function looksAfterFleet(allowed: ReadonlySet<Verb>): boolean {
+  return allowed.has("admin") || allowed.has("fleet:read") || allowed.has("fleet:operate");
 }
 
 function claimedNames({ header, user }: AuthRequest) {
@@ -181,16 +218,20 @@ function hashOf(apiKey: ApiKey): Buffer {
 }
 
 function holderOf(apiKey: ApiKey): KeyHolder {
-  if (typeof apiKey === "string") return { verbs: new Set(verbs) };
-  const { name, tenant, verbs: chosen, admin } = apiKey;
-  const isAdmin = admin ?? (tenant === undefined && chosen === undefined);
-  const allowed = isAdmin ? verbs : (chosen ?? sessionVerbs);
+  if (typeof apiKey === "string") return administrator;
+  const { name, tenant, role, verbs: chosen, admin } = apiKey;
+  const isAdmin = admin ?? (tenant === undefined && chosen === undefined && role === undefined);
+  const byRole = role && [...verbsOfRole[role], ...(chosen ?? [])];
+  const allowed = isAdmin ? verbs : (byRole ?? chosen ?? sessionVerbs);
   // An administrator acts for all tenants, so a key of one tenant never gets `admin`.
   const isOfTenant = tenant !== undefined;
+  const granted = new Set(isOfTenant ? allowed.filter((verb) => verb !== "admin") : allowed);
+  const granting = granted.has("admin") ? "admin" : role === "admin" ? undefined : role;
   return {
     ...(name !== undefined && { name }),
     ...(isOfTenant && { tenant }),
-    verbs: new Set(isOfTenant ? allowed.filter((verb) => verb !== "admin") : allowed),
+    ...(granting !== undefined && { role: granting }),
+    verbs: granted,
   };
 }
 

@@ -1,12 +1,19 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { isStorable } from "../../base/options.ts";
-import type { Verb } from "../../protocol/verbs.ts";
+import { leastRole, type Role, type Verb } from "../../protocol/verbs.ts";
 
 /** Who calls, for which tenant, and with which permissions. */
 export type Caller = {
-  /** A `server` has a key, a `user` a token; `local` is a program on this machine without credentials. */
+  /**
+   * A `server` has a key, a `user` a token or a sign-in of the host app; `local` is a program on this
+   * machine without credentials.
+   */
   readonly kind: "server" | "user" | "local";
   readonly tenant: string;
+  /** Looks after all tenants: `tenant` only says whose sessions and agents this request is about. */
+  readonly allTenants?: true;
+  /** The role of its key, token or sign-in, where that has one. */
+  readonly role?: Role;
   /** Of a `user`: itself. Of the others: the user they act for, where they name one. */
   readonly user?: string;
   /** Of a `server`: identifies its key. */
@@ -19,24 +26,64 @@ export type Caller = {
   readonly expiresAtMs?: number;
 };
 
+/** What a route or a frame needs of its caller. */
+export type Access = {
+  readonly verb: Verb;
+  /** Instead of `verb`: allows it in all sessions of the tenant, the caller's own or not. */
+  readonly or?: "fleet:read" | "fleet:operate";
+  /** Its handler holds it to the tenant of a caller that has one. Else such a caller is refused. */
+  readonly ofTenant?: true;
+};
+
 /** The user of a program that names none, on a server without credentials. */
 export const localUser = "local";
 const maxNameChars = 500;
 export const nameRule = `text of 1 to ${maxNameChars} characters`;
 
-export function may(caller: Caller, verb: Verb): boolean {
-  return caller.verbs.has(verb) || caller.verbs.has("admin");
+export function may({ verbs }: Caller, verb: Verb): boolean {
+  if (verbs.has(verb) || verbs.has("admin")) return true;
+  // A caller that may not look at the fleet reads only what is its own, and reads that whole.
+  return verb === "payloads:read" && !verbs.has("fleet:read") && !verbs.has("fleet:operate");
 }
 
-export function requireVerb(caller: Caller, verb: Verb): void {
-  if (may(caller, verb)) return;
-  const what = caller.kind === "user" ? "this token" : "this key";
-  throw new FlotillaError("forbidden", `${what} doesn't allow \`${verb}\``, { details: { verb } });
+export function requireVerb(caller: Caller, verb: Verb, or?: Access["or"]): void {
+  if (may(caller, verb) || (or !== undefined && may(caller, or))) return;
+  const role = leastRole(or ?? verb);
+  const needed = or === undefined ? ", which the role" : ", or the role";
+  const byRole = role === undefined ? "" : `${needed} \`${role}\`${or === undefined ? " has" : ""}`;
+  const message = `${nameOf(caller)} may not do that: it needs \`${verb}\`${byRole}`;
+  const details = { verb, ...(role !== undefined && { role }) };
+  throw new FlotillaError("forbidden", message, { details });
 }
 
-/** Whether a task or run is of a tenant that the caller may read; an administrator may read all. */
-export function canSee(caller: Caller, { tenant }: { readonly tenant: string }): boolean {
-  return may(caller, "admin") || caller.tenant === tenant;
+/** Refuses a caller without the verb, and one of a single tenant where all tenants are concerned. */
+export function requireAccess(caller: Caller, { verb, or, ofTenant }: Access): void {
+  requireVerb(caller, verb, or);
+  const concernsAll = verb === "fleet:read" || verb === "fleet:operate";
+  if (!concernsAll || ofTenant || onlyTenant(caller) === undefined) return;
+  throw new FlotillaError(
+    "forbidden",
+    `this is about all tenants, and ${nameOf(caller)} is of one: it needs the same role without a tenant`,
+    { details: { verb } },
+  );
+}
+
+/** The one tenant whose tasks and runs the caller may see; undefined where it may see those of all. */
+export function onlyTenant(caller: Caller): string | undefined {
+  return caller.allTenants || may(caller, "admin") ? undefined : caller.tenant;
+}
+
+/** The tenant that a request is held to, by its caller or by its own choice. */
+export function heldTenant(caller: Caller, requested: string | undefined): string | undefined {
+  const only = onlyTenant(caller);
+  if (only === undefined || requested === undefined || requested === only) return only ?? requested;
+  throw new FlotillaError("forbidden", `${nameOf(caller)} is of another tenant`);
+}
+
+/** Whether a task or run is of a tenant that the caller may see. */
+export function canSee(caller: Caller, { tenant }: { readonly tenant: string | null }): boolean {
+  const only = onlyTenant(caller);
+  return only === undefined || only === tenant;
 }
 
 /** The user whose inbox or read mark is meant. */
@@ -80,6 +127,10 @@ export function nameInHeader(header: string, value: string | undefined): string 
 export function requireName(what: string, name: string | undefined): string | undefined {
   if (name === undefined || isName(name)) return name;
   throw new FlotillaError("invalid_input", `${what} must be ${nameRule}`);
+}
+
+function nameOf({ kind }: Caller): string {
+  return kind === "user" ? "this user" : "this key";
 }
 
 function decoded(value: string): string | undefined {

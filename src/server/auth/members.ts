@@ -1,13 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import type { InboxEvent, SessionService, Sink } from "../../sessions/service.ts";
-import { type Caller, may, noSession } from "./caller.ts";
+import { type Access, type Caller, may, noSession } from "./caller.ts";
 
 /** Which users may use which session. */
 export type Members = {
   /** Undefined where a cached read allows the caller; else a read that may reject with `not_found`. */
   check(caller: Caller, sessionId: string, options?: CheckOptions): Promise<void> | undefined;
-  /** The same, with a cached read that is at most `forMs` old. */
+  /** The same for a caller that follows it, with a cached read that is at most `forMs` old. */
   checkAgain(caller: Caller, sessionId: string, forMs: number): Promise<void> | undefined;
   /** The members of a session may have changed: drops the cached read and calls its watchers. */
   forget(tenant: string, sessionId: string): void;
@@ -16,6 +16,8 @@ export type Members = {
 };
 
 export type CheckOptions = {
+  /** A verb that allows it in all sessions of the tenant, the caller's own or not. */
+  or?: Access["or"];
   /** Retry while the store is unreachable, as the change that follows does. */
   retries?: boolean;
 };
@@ -80,7 +82,8 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     if (caller.sessions && !caller.sessions.has(sessionId))
       return Promise.reject(noSession(sessionId));
     // A missing session is reported by the service.
-    if (may(caller, "sessions:any")) return undefined;
+    const { or } = options;
+    if (may(caller, "sessions:any") || (or && may(caller, or))) return undefined;
     const key = keyOf(tenant, sessionId);
     const found = cached.get(key);
     const isFresh = found !== undefined && clock.monotonic() - found.atMs < forMs;
@@ -94,7 +97,8 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   };
 
   return {
-    checkAgain: (caller, sessionId, forMs) => checkWithin(caller, sessionId, forMs, {}),
+    checkAgain: (caller, sessionId, forMs) =>
+      checkWithin(caller, sessionId, forMs, { or: "fleet:read" }),
     check: (caller, sessionId, options = {}) =>
       checkWithin(caller, sessionId, cachedForMs, options),
     forget(tenant, sessionId) {

@@ -37,9 +37,9 @@ export function checkLocal(
 /** Refuses to listen where other machines could call without credentials. */
 export function checkListenHost(
   host: string,
-  { apiKeys = [], tokens }: Pick<ServerConfig, "apiKeys" | "tokens">,
+  { apiKeys = [], tokens, login }: Pick<ServerConfig, "apiKeys" | "tokens" | "login">,
 ): void {
-  if (apiKeys.length > 0 || tokens || isLoopback(host)) return;
+  if (apiKeys.length > 0 || tokens || login || isLoopback(host)) return;
   throw new FlotillaError(
     "invalid_option",
     `${host} can be reached from other machines, and no credentials are configured: set server.apiKeys in the config or FLOTILLA_API_KEYS (16 characters or more each, separated by commas), or listen on 127.0.0.1`,
@@ -47,8 +47,8 @@ export function checkListenHost(
 }
 
 /**
- * Allows pages of the configured origins to call, with their token in a header. Cookies aren't used, so
- * no page can act with another user's credentials.
+ * Allows pages of the configured origins to call, with their token in a header. No answer allows
+ * cookies to be sent along, so no such page reads what a signed-in user may.
  */
 export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
   return async (c, next) => {
@@ -77,6 +77,22 @@ export function isOriginAllowed(
 ): boolean {
   if (origin === undefined || origins.includes(origin)) return true;
   return origin === `http://${host}` || origin === `https://${host}`;
+}
+
+/** Refuses what a page of another site has made a browser send, with the cookies of this one. */
+export function checkOwnSite(
+  { header }: Pick<HeaderSource, "header">,
+  origins: readonly string[],
+): void {
+  const site = header("sec-fetch-site");
+  const origin = header("origin");
+  if (origin !== undefined && origins.includes(origin)) return;
+  const isOwn = site === undefined || site === "same-origin" || site === "none";
+  if (isOwn && isOriginAllowed(origin, header("host"), origins)) return;
+  throw new FlotillaError(
+    "forbidden",
+    "requests from pages of other sites are refused: send a key or a token, or add the site to server.origins",
+  );
 }
 
 function isLoopback(host: string): boolean {

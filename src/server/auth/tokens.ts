@@ -9,7 +9,14 @@ import {
 } from "jose";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { usualVerbs, type Verb, verbs } from "../../protocol/verbs.ts";
+import {
+  type Role,
+  roles,
+  usualVerbs,
+  type Verb,
+  verbs,
+  verbsOfRole,
+} from "../../protocol/verbs.ts";
 import type { TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, isName, nameRule } from "./caller.ts";
 
@@ -67,11 +74,19 @@ function callerOf(payload: JWTPayload, claims: TokenConfig["claims"] = {}): Call
   const { tenant: tenantClaim = "tenant", user: userClaim = "sub" } = claims;
   const { sessions: sessionsClaim = "sessions" } = claims;
   const sessions = payload[sessionsClaim];
+  const role = roleOf(payload, claims.role);
+  const isOfTenant = payload[tenantClaim] !== undefined && payload[tenantClaim] !== null;
+  if (role === "admin" && isOfTenant)
+    throw refusal(
+      `the token's claim ${claims.role} is admin, which acts for all tenants: leave out its claim ${tenantClaim}`,
+    );
   return {
     kind: "user",
     tenant: nameOf(tenantClaim, payload[tenantClaim] ?? "default"),
+    ...(role !== undefined && { role }),
+    ...(role !== undefined && !isOfTenant && { allTenants: true }),
     user: nameOf(userClaim, payload[userClaim]),
-    verbs: new Set(verbsOf(payload, claims.verbs)),
+    verbs: new Set([...(role ? verbsOfRole[role] : []), ...verbsOf(payload, claims.verbs)]),
     ...(sessions !== undefined && { sessions: new Set(idsOf(sessionsClaim, sessions)) }),
     expiresAtMs: expiryMs(payload.exp!) + toleranceSeconds * 1_000,
   };
@@ -82,6 +97,15 @@ function expiryMs(exp: number): number {
   throw refusal("the token's claim exp must be the second at which it expires");
 }
 
+/** Read only where the config names its claim: many issuers have roles of their own in `role`. */
+function roleOf(payload: JWTPayload, claim: string | undefined): Role | undefined {
+  const claimed = claim === undefined ? undefined : payload[claim];
+  if (claimed === undefined || claimed === null) return undefined;
+  const role = roles.find((each) => each === claimed);
+  if (role !== undefined) return role;
+  throw refusal(`the token's claim ${claim} must be one of ${roles.join(", ")}`);
+}
+
 function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] {
   const claimed = payload[claim];
   if (claimed !== undefined) return knownVerbs(claimed);
@@ -90,7 +114,7 @@ function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] 
   return scoped.length > 0 ? scoped : usualVerbs;
 }
 
-/** Ignores words of other services. A user's token is never an administrator's. */
+/** Ignores words of other services. Only a role makes a token an administrator's. */
 function knownVerbs(claimed: unknown): Verb[] {
   const words: unknown[] =
     typeof claimed === "string" ? claimed.split(" ") : Array.isArray(claimed) ? claimed : [];

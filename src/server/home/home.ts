@@ -7,7 +7,7 @@ import { version } from "../../runtime/version.ts";
 import { bodyOf, refusalIn } from "../admission/admission.ts";
 import { fleetSpecs } from "../api/fleet.schema.ts";
 import { callerOf } from "../auth/authenticate.ts";
-import { type Caller, may } from "../auth/caller.ts";
+import { type Caller, may, onlyTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { createOverview, type OverviewParts } from "./overview.ts";
 import { type Home, homePage, pageHeaders } from "./page.ts";
@@ -33,7 +33,7 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
 
   const homeFor = async (caller: Caller | undefined, refusal?: FlotillaError): Promise<Home> => {
     const name = "flotilla";
-    if (!caller || !may(caller, "admin"))
+    if (!caller || !may(caller, "fleet:read") || onlyTenant(caller) !== undefined)
       return { name, links: open, ...(refusal && { advice: refusal.message }) };
     const result = await overview();
     const overviewFields = "trouble" in result ? result : { overview: result };

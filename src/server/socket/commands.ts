@@ -1,14 +1,40 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { ClientFrame, ServerFrame } from "../../protocol/frames.ts";
 import type { Sent, SessionService } from "../../sessions/service.ts";
-import { messageFrom, authorOf, stopperOf, traceFrom } from "../api/sessions.ts";
-import { type Caller, userOf } from "../auth/caller.ts";
+import { areDecisions, messageFrom, authorOf, stopperOf, traceFrom } from "../api/sessions.ts";
+import { type Access, type Caller, userOf } from "../auth/caller.ts";
 
 /** A frame that changes a session. */
 export type CommandFrame = Extract<
   ClientFrame,
   { type: "send" | "tool_result" | "signal" | "regenerate" | "stop" | "read" }
 >;
+
+const writing = { verb: "sessions:write" } as const;
+const operating = { ...writing, or: "fleet:operate" } as const;
+const open = { open: true } as const;
+
+/** What each frame needs, beyond the credentials that opened the connection. */
+export const frameAccess = {
+  join: { verb: "sessions:read", or: "fleet:read" },
+  leave: open,
+  send: writing,
+  tool_result: operating,
+  signal: operating,
+  regenerate: operating,
+  stop: operating,
+  read: writing,
+  inbox: { verb: "inbox:read" },
+  inbox_leave: open,
+  ping: open,
+  token: open,
+} as const satisfies Record<ClientFrame["type"], Access | { readonly open: true }>;
+
+/** What this very frame needs: of results only decisions are an operator's. */
+export function accessOf(frame: ClientFrame): Access | { readonly open: true } {
+  const isOutput = frame.type === "tool_result" && !areDecisions(frame.results);
+  return isOutput ? writing : frameAccess[frame.type];
+}
 
 /** The content of its ack. */
 type CommandResult = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;

@@ -7,13 +7,14 @@ import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { type Caller, requireVerb } from "../auth/caller.ts";
+import { type Access, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import {
   createCommandQueue,
   type CommandQueue,
   executeCommand,
   type CommandFrame,
+  accessOf,
 } from "./commands.ts";
 import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
 import { createSubscriptions, joinInbox, hasSameView } from "./subscriptions.ts";
@@ -98,14 +99,13 @@ export function createSocketConnection(
   const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
 
   /** Executes a command after earlier ones of the same session on this connection. */
-  const queueCommand = (frame: CommandFrame) => {
+  const queueCommand = (frame: CommandFrame, or: Access["or"]) => {
     const sender = caller;
     const { ref, session } = frame;
-    requireVerb(sender, "sessions:write");
     commands ??= createCommandQueue({ maxInFlight });
     commands.add(session, {
       check() {
-        const checking = members.check(sender, session, { retries: true });
+        const checking = members.check(sender, session, { retries: true, ...(or && { or }) });
         return checking?.then(
           () => true,
           (error: unknown) => (fail(ref, error), false),
@@ -129,8 +129,13 @@ export function createSocketConnection(
           "conflict",
           "this connection was opened without an expiring token and needs no new one",
         );
-      const headers = { header: () => undefined, headerNames: () => [] };
-      const next = await parts.authenticator.caller({ bearer: token, ...headers });
+      const named = caller.allTenants ? encodeURIComponent(caller.tenant) : undefined;
+      const next = await parts.authenticator.caller({
+        bearer: token,
+        // A token for all tenants stays with the one that this connection was opened for.
+        header: (name) => (name === "flotilla-tenant" ? named : undefined),
+        headerNames: () => [],
+      });
       // Nothing would stop the timers below for a connection that has closed meanwhile.
       if (socket.readyState !== socket.OPEN) return;
       const { kind, tenant, user } = caller;
@@ -171,6 +176,8 @@ export function createSocketConnection(
 
   const handle = (frame: ClientFrame): void => {
     const { ref } = frame;
+    const access = accessOf(frame);
+    if ("verb" in access) requireAccess(caller, access);
     switch (frame.type) {
       case "send":
       case "tool_result":
@@ -178,14 +185,12 @@ export function createSocketConnection(
       case "regenerate":
       case "stop":
       case "read":
-        return queueCommand(frame);
+        return queueCommand(frame, "verb" in access ? access.or : undefined);
       case "join":
-        requireVerb(caller, "sessions:read");
         return subscriptions.join(frame);
       case "leave":
         return subscriptions.leave(frame.session, ref);
       case "inbox":
-        requireVerb(caller, "inbox:read");
         inbox?.leave();
         return openInbox(ref);
       case "inbox_leave":

@@ -43,6 +43,8 @@ export function authRequestOf(request: IncomingMessage): AuthRequest {
     bearer: bearer?.slice(bearerProtocol.length),
     ticket: query.get("ticket") ?? undefined,
     user: query.get("user") ?? undefined,
+    method: request.method,
+    url,
   };
 }
 

@@ -152,7 +152,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           fail(session, subscription, error);
         }
       };
-      const checking = members.check(caller, session);
+      const checking = members.check(caller, session, { or: "fleet:read" });
       if (checking === undefined) start();
       else checking.then(start, (error: unknown) => fail(session, subscription, error));
     },
@@ -163,11 +163,11 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     },
     checkAgain() {
       const caller = parts.caller();
-      const isForbidden = !may(caller, "sessions:read");
+      const isForbidden = !may(caller, "sessions:read") && !may(caller, "fleet:read");
       for (const [session, subscription] of all) {
         if (isForbidden) fail(session, subscription, noSession(session));
         else
-          members.check(caller, session)?.catch((error: unknown) => {
+          members.check(caller, session, { or: "fleet:read" })?.catch((error: unknown) => {
             // A failed read isn't a reason to end what was allowed.
             if (hasCode(error, "not_found")) fail(session, subscription, error);
           });
