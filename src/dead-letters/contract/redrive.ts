@@ -99,6 +99,47 @@ export function redriveContract(kind: StoreKind): void {
       ]);
     });
 
+    test("of one tenant lists, counts and starts over that tenant's tasks alone", async () => {
+      const { queue, letters, fail, pending, complete } = scene;
+      const made = async (tenant: string) => {
+        const { taskId } = await queue.enqueue("a", 1, { tenant });
+        await fail([taskId], "broken");
+        return taskId;
+      };
+      const ours = [await made("acme"), await made("acme")];
+      const theirs = await made("other");
+      const group = await groupOf("a");
+      const listed = await letters.list({ tenant: "acme" });
+      expect(listed.tasks.map(({ taskId }) => taskId).toSorted()).toEqual(ours.toSorted());
+      expect(await letters.groups({ tenant: "other" })).toMatchObject({
+        groups: [{ group, tasks: 1, taskIds: [theirs] }],
+        count: 1,
+        tasks: 1,
+      });
+      expect((await letters.groups()).tasks).toBe(3);
+      expect(await letters.count({ group, tenant: "acme" })).toBe(2);
+      const missing = letters.redrive({ taskId: theirs, tenant: "acme" });
+      await expect(missing).rejects.toMatchObject({ code: "not_found" });
+
+      const { redriveId } = await letters.redrive({ group, tenant: "acme" });
+      await letters.redrive({ name: "another" });
+      for (let pass = 0; pass < 4; pass++) {
+        const lead = scene.lead();
+        await lead.pass();
+        await lead.pass();
+        lead.rest();
+        await complete(await pending());
+      }
+      expect(await only(redriveId)).toMatchObject({ state: "done", taken: 2, succeeded: 2 });
+      expect(await queue.get(theirs)).toMatchObject({ status: "failed" });
+      const own = await letters.redrives({ tenant: "acme", limit: 1 });
+      expect(own).toMatchObject({ redrives: [{ redriveId }], next: null });
+      expect((await letters.redrives()).redrives).toHaveLength(2);
+
+      expect(await letters.discard({ all: true, tenant: "acme" })).toEqual({ discarded: 0 });
+      expect(await letters.discard({ all: true, tenant: "other" })).toEqual({ discarded: 1 });
+    });
+
     test("notifies the open runs that have started what it starts over", async () => {
       const { queue, letters, failed } = scene;
       const [open, over] = await queue.enqueueMany("parent", [1, 2], { delayMs: 60_000 });
