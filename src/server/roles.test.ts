@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ClientFrame } from "../protocol/frames.ts";
 import { type Role, roles, verbs, verbsOfRole } from "../protocol/verbs.ts";
-import type { RouteSpec } from "./api/schema.ts";
+import { type RouteSpec, spec } from "./api/schema.ts";
 import { dial, startTestServer, textMessage } from "./contract/test-server.ts";
 import { allSpecs } from "./openapi.ts";
 import { frameAccess } from "./socket/commands.ts";
@@ -185,6 +185,25 @@ const expected = (level: Level) =>
     ]),
   );
 
+test("a route that names neither a verb nor that it is open doesn't compile", () => {
+  const route = {
+    method: "get",
+    path: "/v1/new",
+    operationId: "getNew",
+    tag: "fleet",
+    summary: "Something new.",
+    answers: {},
+    errors: [],
+  } as const;
+  // @ts-expect-error It needs `verb`, or `open`.
+  const unchecked = spec(route);
+  expect(unchecked).toBe(route);
+  expect([
+    spec({ ...route, verb: "fleet:read" }).verb,
+    spec({ ...route, open: true }).open,
+  ]).toEqual(["fleet:read", true]);
+});
+
 describe("the table of routes and callers", () => {
   test("has every route, and none that isn't there", () => {
     const served = allSpecs.map(({ operationId }) => operationId);
@@ -323,13 +342,14 @@ describe("an operator in sessions", () => {
       headers,
       body: JSON.stringify(frame),
     });
-    expect(sent.status).toBe(404);
+    const noSession = expect.stringContaining(`there is no session ${sessionId}`);
+    expect([sent.status, await sent.text()]).toEqual([404, noSession]);
     const client = await dial(server.socketUrl, { headers });
     const answers = await Promise.all([
       client.request({ type: "tool_result", session: sessionId, ...frame }),
       client.request({ type: "send", session: sessionId, message: textMessage("hi") }),
     ]);
-    expect(answers).toMatchObject([{ code: "not_found" }, { code: "not_found" }]);
+    expect(answers).toMatchObject([{ message: noSession }, { message: noSession }]);
     expect(await client.request({ type: "stop", session: sessionId })).toMatchObject({
       type: "ack",
     });
