@@ -16,12 +16,13 @@ const pillars = [
   "flows",
   "sessions",
 ];
-const server = ["base", "protocol", "runtime"];
+const server = ["base", "protocol", "redaction", "runtime"];
 
 /** Which folders of `src/` each folder may import besides itself. */
 const mayImport: Record<string, string[]> = {
   base: [],
   protocol: ["base"],
+  redaction: ["base", "protocol"],
   agent: ["base", "protocol"],
   client: ["base", "protocol"],
   store: ["base"],
@@ -35,12 +36,22 @@ const mayImport: Record<string, string[]> = {
   "dead-letters": ["base", "store", "tasks"],
   flows: ["base", "store", "tasks", "throttles", "steps"],
   sessions: ["base", "protocol", "store", "bus", "pods", "links", "throttles", "steps"],
-  runtime: ["base", "protocol", ...pillars],
+  runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],
   server,
-  cli: ["base", "protocol", "client", ...pillars, "runtime", "server", "testing", "index.ts"],
-  "index.ts": ["base", "protocol", ...pillars, "runtime"],
+  cli: [
+    "base",
+    "protocol",
+    "redaction",
+    "client",
+    ...pillars,
+    "runtime",
+    "server",
+    "testing",
+    "index.ts",
+  ],
+  "index.ts": ["base", "protocol", "redaction", ...pillars, "runtime"],
 };
 const mayImportTypes: Record<string, string[]> = { server: [...server, ...pillars] };
 
