@@ -63,6 +63,8 @@ export type {
 export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
+export type { Redact } from "./redaction/redactor.ts";
+export { sensitive } from "./redaction/sensitive.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ClaimedTask, Claimer, LostReason, ClaimResult } from "./tasks/claim/claimer.ts";
 export type {

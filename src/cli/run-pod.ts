@@ -5,6 +5,8 @@ import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import { isFlow } from "../flows/drive/drive.ts";
+import { redactingLogger } from "../redaction/log.ts";
+import { createRedactor, type Redactor } from "../redaction/redactor.ts";
 import type { PodSettings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
@@ -54,7 +56,8 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
   const { settings, work, serve } = options;
   const signals = stopSignals();
   const screen = options.live && process.stdout.isTTY ? createScreen(process.stdout) : undefined;
-  const log = loggerFor(options, screen);
+  const redactor = createRedactor(settings.redact);
+  const log = redactingLogger(loggerFor(options, screen), redactor);
   const { host = defaultHost, ...credentials } = settings.server ?? {};
   // Check before anything is opened: a server that may not listen shouldn't migrate either.
   if (serve) checkListenHost(host, credentials);
@@ -85,7 +88,7 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
       // The pod's own service is the shorter way, while the pod runs.
       const nearest = () => (!stopping && pod?.sessionService) || flotilla.sessionService;
       const sessions = lazyService(nearest);
-      const parts = { flotilla, sessions, deadLetters, metrics, isStopping, log };
+      const parts = { flotilla, sessions, deadLetters, metrics, isStopping, redactor, log };
       server = await startServer(options, parts);
     }
     // Claim only once the server listens: a failure to listen would release the tasks again.
@@ -165,6 +168,7 @@ type ServerParts = {
   deadLetters: () => DeadLetters;
   metrics: Metrics;
   isStopping: () => boolean;
+  redactor: Redactor;
   log: Logger;
 };
 

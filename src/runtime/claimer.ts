@@ -12,6 +12,7 @@ import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/c
 import { checkTaskName } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
+import { redactingLogger } from "../redaction/log.ts";
 import { assemblePod } from "./pod.ts";
 import { type Config, resolveConfig } from "./config.ts";
 import { defaultLogger, identifyProcess } from "./process.ts";
@@ -68,7 +69,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   if (attempts !== undefined) checkNumber("attempts", attempts, { min: 1, max: 1_000 });
   // The pod's own worker runs nothing, so it needs no folder for an outbox or progress.
   const settings = resolveConfig({ ...rest, dataDir: false });
-  const log = settings.log ?? defaultLogger();
+  const log = redactingLogger(settings.log ?? defaultLogger());
   const database = await openStore(settings.store, { ...settings, log });
   const ids = uuidv7(systemClock, systemRandom);
   const pulse = createPulse();

@@ -4,6 +4,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { checkPrices, type Prices } from "../base/usage.ts";
+import { createRedactor, type Redact } from "../redaction/redactor.ts";
 import { checkCodec, type PayloadCodec } from "../store/codec/codec.ts";
 import type { Pod } from "./pod-parts.ts";
 import { checkMiddleware } from "../tasks/run/middleware.ts";
@@ -92,6 +93,12 @@ export type Config = {
    * your choice: costs are in the same. Default none, and then no cost is known.
    */
   prices?: Prices;
+  /**
+   * What servers and log lines don't show of what users put in, besides what looks like a secret: paths such
+   * as `input.card`, `**.ssn` and, for what is shown whatever its name, `!result.token`; and regular
+   * expressions, for texts and for names. `false`: everything is shown, what looks like a secret too.
+   */
+  redact?: Redact;
   /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;
 };
@@ -127,7 +134,7 @@ export type PodSettings = Required<
     sessions: false | Required<SessionsConfig>;
   };
 
-type Optional = "codec" | "only" | "log" | "onStart" | "prices" | "server";
+type Optional = "codec" | "only" | "log" | "onStart" | "prices" | "redact" | "server";
 
 /**
  * The default number of logs. A SQLite file has one writer, and one log costs it least. On Postgres up to
@@ -171,6 +178,7 @@ const others = [
   "onStart",
   "prices",
   "codec",
+  "redact",
   "server",
   "sessions",
   "dataDir",
@@ -214,6 +222,7 @@ export function resolveConfig(config: Config): PodSettings {
   checkServer(config.server);
   if (config.prices !== undefined) checkPrices(config.prices);
   if (config.codec !== undefined) checkCodec(config.codec);
+  createRedactor(config.redact);
   selectHandlers(use, config.only);
   for (const { name, budget } of agentsByName(use).values()) {
     if (budget?.cost === undefined || config.prices !== undefined) continue;
@@ -242,6 +251,7 @@ export function resolveConfig(config: Config): PodSettings {
     ...(config.log && { log: config.log }),
     ...(config.onStart && { onStart: config.onStart }),
     ...(config.prices && { prices: config.prices }),
+    ...(config.redact !== undefined && { redact: config.redact }),
     ...(config.server && { server: config.server }),
   };
 }

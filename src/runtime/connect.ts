@@ -11,6 +11,7 @@ import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { storedPods } from "../pods/pods.ts";
+import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { lazyService } from "../sessions/create-service.ts";
@@ -83,7 +84,8 @@ export type Flotilla = TaskShortcuts & {
 };
 
 /** Connects to a store. The first call opens it, so a web process can start while it is away. */
-export function connect(store: Store, options: ConnectOptions = {}): Flotilla {
+export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
+  const options = given.log ? { ...given, log: redactingLogger(given.log) } : given;
   checkOptions("connect", options, [
     "durability",
     "migrate",

@@ -5,6 +5,8 @@ import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
+import { redactingLogger } from "../redaction/log.ts";
+import { createRedactor } from "../redaction/redactor.ts";
 import { openStore } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
@@ -21,7 +23,7 @@ export type StartPodOptions = {
 /** Starts a pod in this process. `await using pod = await startPod(config)` also stops it. */
 export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
   const settings = resolveConfig(config);
-  const log = settings.log ?? defaultLogger();
+  const log = redactingLogger(settings.log ?? defaultLogger(), createRedactor(settings.redact));
   const database = await openStore(settings.store, {
     ...settings,
     log,

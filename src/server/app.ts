@@ -6,6 +6,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Machine } from "../flows/machine.ts";
+import type { Redactor } from "../redaction/redactor.ts";
 import type { Flotilla } from "../runtime/connect.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../sessions/service.ts";
@@ -20,6 +21,7 @@ import type { Metrics } from "./metrics/metrics.ts";
 import { mountPages, type StaticPage } from "./pages.ts";
 import { createReadiness } from "./readiness.ts";
 import { mount, type Route } from "./route.ts";
+import { createSerializer, type Serializer } from "./serializer.ts";
 import { agentRoutes } from "./api/agents.ts";
 import { bulkRoutes, taskRoutes } from "./api/tasks.ts";
 import { deadLetterRoutes } from "./api/dead-letters.ts";
@@ -60,6 +62,10 @@ export type AppParts = {
   contracts?: ReadonlyMap<string, TaskContract>;
   /** Flows whose parts are shown. */
   machines?: readonly Machine[];
+  /** Takes secrets out of answers. Default: one without rules of a config. */
+  redactor?: Redactor;
+  /** What all answers pass. Default: one with `redactor`, `contracts` and `machines`. */
+  serializer?: Serializer;
   /** Default: that of `flotilla`. */
   deadLetters?: () => DeadLetters;
   metrics: Metrics;
@@ -90,6 +96,7 @@ export function createApp(parts: AppParts): Hono {
   const { members = createMembers(sessions, clock) } = parts;
   const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
   const { streams = createEventStreams(clock, defaultBufferBytes) } = parts;
+  const { serializer = createSerializer(parts) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock) } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });
@@ -136,13 +143,14 @@ export function createApp(parts: AppParts): Hono {
       sessions,
       members,
       streams,
+      serializer,
       pageSemaphore,
       authenticator,
       clock,
       log,
     }),
   ];
-  const mounted = { isStopping: parts.isStopping, pageSemaphore };
+  const mounted = { serializer, isStopping: parts.isStopping, pageSemaphore };
   for (const each of routes) mount(app, each, mounted);
   return app;
 }
@@ -156,6 +164,7 @@ export function createAdminApp(parts: AdminParts): Hono {
   app.use("/metrics", createRequestAdmission({ authenticator, limits }).known);
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
   const mounted = {
+    serializer: createSerializer(),
     isStopping,
     pageSemaphore: createSemaphore(maxConcurrentPages, {
       clock,

@@ -3,7 +3,9 @@ import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
+import { isJsonObject } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
+import { defaultRedactor } from "../redaction/redactor.ts";
 
 /** The body of every error response. */
 export type ErrorBody = {
@@ -127,13 +129,19 @@ export function isOverloadCode(code: ErrorCode): boolean {
   return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
 }
 
-/** The part of an error that callers see. The store's address and messages stay in the server's log. */
+/**
+ * The part of an error that callers see. The store's address and messages stay in the server's log. Others
+ * may quote what a caller has sent, so they have no secrets either.
+ */
 export function publicErrorOf(
   { code, message }: Pick<FlotillaError, "code" | "message">,
   details: Readonly<Record<string, unknown>> = {},
 ): Pick<ErrorBody["error"], "message" | "details"> {
   const isOfStore = code.startsWith("store_") || publicMessages[code] !== undefined;
-  if (!isOfStore) return { message, details };
+  if (!isOfStore) {
+    const left = defaultRedactor.value(details, "error");
+    return { message: defaultRedactor.text(message), details: isJsonObject(left) ? left : {} };
+  }
   return {
     message: publicMessages[code] ?? "the store can't be used: see the server's log",
     details: {},

@@ -6,12 +6,13 @@ import { accountIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, requireAccess } from "./auth/caller.ts";
+import type { Serializer } from "./serializer.ts";
 import { validate } from "./validate.ts";
 
 /** A route: its spec and its handler. */
 export type Route = {
   readonly spec: RouteSpec;
-  readonly handle: (c: Context) => Promise<Response>;
+  readonly handle: (c: Context, serializer: Serializer) => Promise<Response>;
 };
 
 /** The validated input of a handler. */
@@ -30,6 +31,8 @@ type RouteAnswer<S extends RouteSpec> = {
     readonly status: Status;
     readonly body: S extends { answerType: string } ? Streamed : z.input<S["answers"][Status]>;
     readonly headers?: Readonly<Record<string, string>>;
+    /** The content is of the caller's own conversation, and is shown as it is. */
+    readonly isOwn?: boolean;
   };
 }[keyof S["answers"] & number];
 
@@ -40,9 +43,16 @@ type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${inf
   ? Name | ParamsOf<Rest>
   : never;
 
-type AnyAnswer = { status: 200; body: unknown; headers?: Record<string, string> };
+type AnyAnswer = {
+  status: 200;
+  body: unknown;
+  headers?: Record<string, string>;
+  isOwn?: boolean;
+};
 
 type MountParts = {
+  /** What every answer passes on its way out. */
+  serializer: Serializer;
   /** A stopping server takes only reads. */
   isStopping: () => boolean;
   /** Bounds concurrent reads of pages: a page takes several times its size until it is an answer. */
@@ -62,25 +72,28 @@ export function route<S extends RouteSpec>(
   return {
     to: (handle) => ({
       spec,
-      async handle(c) {
+      async handle(c, serializer) {
+        const caller = callerOf(c);
         const request = {
           params: c.req.param(),
           query: query && validate("the query", query, c.req.query(), "query"),
           body:
             body && (async () => validate("the body", body, await readBody(c, maxBytes), "body")),
-          caller: callerOf(c),
+          caller,
           context: c,
         };
         // The compiler has checked the handler's types; the code below needs only this shape.
         const answer = (await handle(
           request as unknown as RouteRequest<S>,
         )) as unknown as AnyAnswer;
-        const { status, body: content } = answer;
+        const { status, body: content, isOwn } = answer;
         const headers = { "Content-Type": answerType ?? "application/json", ...answer.headers };
         if (content instanceof ReadableStream) return c.body(content, status, headers);
         // As bytes, which take less memory than text while they wait to be read.
         const bytes = Buffer.from(
-          answerType === undefined ? JSON.stringify(content) : String(content),
+          answerType === undefined
+            ? JSON.stringify(serializer.shown(spec.answers[status]!, content, { caller, isOwn }))
+            : String(content),
         );
         const sized = { ...headers, "Content-Length": String(bytes.length) };
         return c.body(bodyOf(c, bytes), status, sized);
@@ -92,7 +105,7 @@ export function route<S extends RouteSpec>(
 export function mount(
   app: Hono,
   { spec, handle }: Route,
-  { isStopping, pageSemaphore }: MountParts,
+  { serializer, isStopping, pageSemaphore }: MountParts,
 ): void {
   const { method, path, query } = spec;
   const isPage =
@@ -101,7 +114,8 @@ export function mount(
     if (!spec.open) requireAccess(callerOf(c), spec);
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: call another one");
-    return isPage ? withPageSlot(c, pageSemaphore, () => handle(c)) : handle(c);
+    const answer = () => handle(c, serializer);
+    return isPage ? withPageSlot(c, pageSemaphore, answer) : answer();
   });
 }
 

@@ -8,6 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
+import { redactingLogger } from "../redaction/log.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import {
   type AnonymousConnections,
@@ -23,6 +24,7 @@ import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/pee
 import { type ErrorBody, retryAfterHeader, statusOf } from "./errors.ts";
 import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { openPages } from "./pages.ts";
+import { createSerializer } from "./serializer.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
 import { createSockets, type Sockets } from "./socket/sockets.ts";
 import { type Certificate, openCertificate } from "./tls.ts";
@@ -32,6 +34,7 @@ export type ServeParts = Omit<
   | "authenticator"
   | "members"
   | "streams"
+  | "serializer"
   | "limits"
   | "bodies"
   | "anonymous"
@@ -89,8 +92,10 @@ const closeTimeoutMs = 5_000;
 const maxPipelined = 256;
 
 /** The whole server: routes and sockets on one port, health and metrics optionally on another as well. */
-export async function serve(parts: ServeParts): Promise<ListeningServer> {
-  const { flotilla, sessions = flotilla.sessionService, clock, log } = parts;
+export async function serve(given: ServeParts): Promise<ListeningServer> {
+  const log = redactingLogger(given.log, given.redactor);
+  const parts = { ...given, log };
+  const { flotilla, sessions = flotilla.sessionService, clock } = parts;
   const {
     host,
     port,
@@ -119,12 +124,14 @@ export async function serve(parts: ServeParts): Promise<ListeningServer> {
   const maxPerUser = parts.server.requestsAtOnce?.user ?? defaultAtOnce.user;
   const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
   const bodies = createIncomingBodies(parts.bodyBytes);
-  const used = { authenticator, members, streams, limits, bodies, anonymous };
+  const serializer = createSerializer(parts);
+  const used = { authenticator, members, streams, serializer, limits, bodies, anonymous };
   const certificate = tls && (await openCertificate(tls, { clock, log }));
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages, secure: tls !== undefined });
   const sockets = createSockets({
     sessions,
     members,
+    serializer,
     authenticator,
     origins,
     limits,

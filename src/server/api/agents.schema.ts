@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, next, paging, described, spec, taskName, time } from "./schema.ts";
+import { label, named, next, paging, described, spec, taskName, time } from "./schema.ts";
 
 const facts = named(
   "AgentFacts",
@@ -58,7 +58,7 @@ const agent = named(
       name: z.string(),
       source: described(z.literal("stored"), "Created over HTTP."),
       settings: described(
-        z.record(z.string(), z.unknown()).readonly(),
+        label(z.record(z.string(), z.unknown()).readonly()),
         "Its settings. Of headers only the names are shown, with null for their values.",
       ),
       signing,

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { checkUnredacted } from "../../redaction/redactor.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { route, type Route } from "../route.ts";
 import { agentSpecs } from "./agents.schema.ts";
@@ -25,7 +26,9 @@ export function agentRoutes({ flotilla }: { flotilla: Pick<Flotilla, "agents"> }
       return { status: 200, body: { agent } };
     }),
     route(agentSpecs.replace, { maxBytes }).to(async ({ caller, params: { name }, body }) => {
-      const agent = await agents.replace(caller.tenant, name, withoutUndefined(await body()));
+      const given = withoutUndefined(await body());
+      checkUnredacted("settings", given.settings);
+      const agent = await agents.replace(caller.tenant, name, given);
       return { status: 200, body: { agent } };
     }),
     route(agentSpecs.remove).to(async ({ caller, params: { name } }) => {

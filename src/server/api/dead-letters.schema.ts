@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
+import { content, named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
+
+const message = () => content("error", z.string(), { as: "message" });
 
 const ofTenant = described(z.string(), "Only those of this tenant.").optional();
 
@@ -23,7 +25,7 @@ const errorGroup = named(
     group: z.string(),
     name: z.string(),
     code: z.string(),
-    message: described(z.string(), "The message of the latest."),
+    message: described(message(), "The message of the latest."),
     tasks: z.int(),
     firstAtMs: time(),
     lastAtMs: time(),
@@ -39,7 +41,7 @@ const deadLetter = named(
     tenant: z.string(),
     group: described(z.string(), "The group of its error."),
     code: z.string(),
-    message: z.string(),
+    message: message(),
     failures: z.int(),
     deaths: z.int(),
     failedAtMs: time(),
@@ -59,7 +61,7 @@ const redrive = named(
       z
         .object({
           code: z.enum(["same_error", "other_errors", "cancelled"]),
-          message: z.string(),
+          message: message(),
           taskId: z.string().optional(),
         })
         .nullable(),

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, described, spec, time } from "./schema.ts";
+import { label, named, described, spec, time } from "./schema.ts";
 
 const pod = named(
   "Pod",
@@ -18,7 +18,7 @@ const pod = named(
         .nullable(),
       "Why it claims no more, as of its last heartbeat.",
     ),
-    metadata: z.record(z.string(), z.unknown()).readonly(),
+    metadata: label(z.record(z.string(), z.unknown()).readonly()),
   }),
 );
 

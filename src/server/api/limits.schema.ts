@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { named, next, paging, described, spec, taskName, time } from "./schema.ts";
+import { label, named, next, paging, described, spec, taskName, time } from "./schema.ts";
 
 const paused = named(
   "Paused",
   z.object({
     name: described(z.string(), "A task's name, or `*` where everything is paused."),
     sinceMs: time(),
-    reason: z.string().nullable(),
+    reason: label(z.string()).nullable(),
   }),
 );
 const pauses = named("Pauses", z.object({ paused: z.array(paused) }));
@@ -14,7 +14,7 @@ const pauses = named("Pauses", z.object({ paused: z.array(paused) }));
 const limit = named(
   "Limit",
   z.object({
-    scope: described(z.string(), "`tenant/<tenant>` or `key/<name>/<key>`."),
+    scope: described(label(z.string()), "`tenant/<tenant>` or `key/<name>/<key>`."),
     limit: described(z.int().nullable(), "How many may run at once; null where there is no limit."),
     byHand: described(z.boolean(), "Set through this API, which overrides the code."),
     running: z.int(),

@@ -1,13 +1,17 @@
 import { z } from "zod";
 import {
+  content,
+  eventDetail,
   eventPaging,
   json,
+  label,
   links,
   named,
   next,
   nextAfter,
   paging,
   described,
+  sourced,
   spec,
   taskName,
   time,
@@ -34,11 +38,11 @@ const doing = named(
     }),
     z.object({ type: z.literal("waiting_for_children"), sinceMs: time() }),
     z.object({ type: z.literal("waiting_for_others") }),
-    z.object({ type: z.literal("waiting_for_room"), scope: z.string().nullable() }),
+    z.object({ type: z.literal("waiting_for_room"), scope: label(z.string()).nullable() }),
     z.object({
       type: z.literal("set_aside"),
       reason: z.string(),
-      message: z.string(),
+      message: content("error", z.string(), { as: "message" }),
       byVersion: z.int(),
     }),
   ]),
@@ -47,50 +51,53 @@ const doing = named(
 
 const run = named(
   "Run",
-  z.object({
-    runId: z.string(),
-    flow: z.string(),
-    version: described(
-      z.int(),
-      "The highest version of its flow that has advanced it; 0 before the first.",
-    ),
-    tenant: z.string(),
-    key: z.string().nullable(),
-    priority: z.int(),
-    input: json(),
-    at: described(
-      z.string().nullable(),
-      "The current or next transition or finalizer; null before the run begins and after it ends.",
-    ),
-    state: described(
-      z.record(z.string(), z.unknown()).readonly(),
-      "The results of its transitions so far.",
-    ),
-    attempt: described(z.int(), "The attempt at its current transition, from 1."),
-    deaths: described(z.int(), "Pods that died while they ran its current transition."),
-    status: z.enum(["open", "completed", "failed", "cancelled"]),
-    doing: doing.nullable(),
-    noWorker: described(
-      z.boolean(),
-      "No live pod can run it: none has its flow, or none has its version or a later one.",
-    ),
-    paused: described(z.boolean(), "Its flow, or everything, is paused."),
-    intent: described(
-      z.enum(["completed", "failed", "cancelled"]).nullable(),
-      "The outcome after its finalizers; null while transitions run.",
-    ),
-    output: json("Its output, once it has completed."),
-    error: described(taskError.nullable(), "Why it failed, or the error of the last attempt."),
-    progress: json("The progress that it reported last."),
-    cancelRequested: z.boolean(),
-    parentId: described(z.string().nullable(), "The run that started it."),
-    waitsFor: described(
-      z.array(z.string()).readonly(),
-      "Its dependencies: what it was to run after, and its children.",
-    ),
-    createdAtMs: time(),
-    updatedAtMs: time(),
-  }),
+  sourced(
+    z.object({
+      runId: z.string(),
+      flow: z.string(),
+      version: described(
+        z.int(),
+        "The highest version of its flow that has advanced it; 0 before the first.",
+      ),
+      tenant: z.string(),
+      key: label(z.string()).nullable(),
+      priority: z.int(),
+      input: content("input", json()),
+      at: described(
+        z.string().nullable(),
+        "The current or next transition or finalizer; null before the run begins and after it ends.",
+      ),
+      state: described(
+        content("state", z.record(z.string(), z.unknown()).readonly(), { keeps: [] }),
+        "The results of its transitions so far.",
+      ),
+      attempt: described(z.int(), "The attempt at its current transition, from 1."),
+      deaths: described(z.int(), "Pods that died while they ran its current transition."),
+      status: z.enum(["open", "completed", "failed", "cancelled"]),
+      doing: doing.nullable(),
+      noWorker: described(
+        z.boolean(),
+        "No live pod can run it: none has its flow, or none has its version or a later one.",
+      ),
+      paused: described(z.boolean(), "Its flow, or everything, is paused."),
+      intent: described(
+        z.enum(["completed", "failed", "cancelled"]).nullable(),
+        "The outcome after its finalizers; null while transitions run.",
+      ),
+      output: content("output", json("Its output, once it has completed.")),
+      error: described(taskError.nullable(), "Why it failed, or the error of the last attempt."),
+      progress: content("progress", json("The progress that it reported last.")),
+      cancelRequested: z.boolean(),
+      parentId: described(z.string().nullable(), "The run that started it."),
+      waitsFor: described(
+        z.array(z.string()).readonly(),
+        "Its dependencies: what it was to run after, and its children.",
+      ),
+      createdAtMs: time(),
+      updatedAtMs: time(),
+    }),
+    { contract: "flow" },
+  ),
 );
 
 const entry = named(
@@ -106,14 +113,14 @@ const entry = named(
     podId: z.string().nullable(),
     transition: z.string().nullable(),
     startedAtMs: described(time().nullable(), "When the attempt began that this event ends."),
-    detail: json(),
+    detail: eventDetail(),
   }),
   "Something that happened to a run.",
 );
 
 const signal = named(
   "RunSignal",
-  z.object({ seq: z.int(), signalId: z.string(), name: z.string(), atMs: time() }),
+  z.object({ seq: z.int(), signalId: label(z.string()), name: label(z.string()), atMs: time() }),
   "A signal sent to a run that it hasn't used yet.",
 );
 

@@ -1,6 +1,18 @@
 import { z } from "zod";
 import { yearMs } from "../../base/durations.ts";
-import { json, named, next, paging, described, spec, taskName, time } from "./schema.ts";
+import {
+  content,
+  json,
+  label,
+  named,
+  next,
+  paging,
+  described,
+  sourced,
+  spec,
+  taskName,
+  time,
+} from "./schema.ts";
 import { optionSchema } from "./tasks.schema.ts";
 
 const missed = z.enum(["once", "skip", "all"]);
@@ -13,25 +25,28 @@ const taskOptions = {
 
 const schedule = named(
   "Schedule",
-  z.object({
-    scheduleId: z.string(),
-    name: described(z.string(), "The name of the tasks that it enqueues."),
-    pattern: described(z.string().nullable(), "A cron pattern; null where it has an interval."),
-    zone: described(z.string().nullable(), "The time zone of the pattern."),
-    everyMs: described(z.int().nullable(), "The interval; null where it has a pattern."),
-    input: json(),
-    options: z.object({ ...taskOptions, concurrencyKey: z.string().optional() }),
-    missed,
-    state: z.enum(["active", "paused", "ended", "broken"]),
-    revision: described(z.int(), "Rises with every change of the schedule."),
-    nextAtMs: time().nullable(),
-    lastAtMs: time().nullable(),
-    lastTaskId: z.string().nullable(),
-    error: described(z.string().nullable(), "Why it is `broken`."),
-    createdAtMs: time(),
-    updatedAtMs: time(),
-    noWorker: described(z.boolean(), "Whether no live pod has a handler for its tasks."),
-  }),
+  sourced(
+    z.object({
+      scheduleId: z.string(),
+      name: described(z.string(), "The name of the tasks that it enqueues."),
+      pattern: described(z.string().nullable(), "A cron pattern; null where it has an interval."),
+      zone: described(z.string().nullable(), "The time zone of the pattern."),
+      everyMs: described(z.int().nullable(), "The interval; null where it has a pattern."),
+      input: content("input", json()),
+      options: z.object({ ...taskOptions, concurrencyKey: label(z.string()).optional() }),
+      missed,
+      state: z.enum(["active", "paused", "ended", "broken"]),
+      revision: described(z.int(), "Rises with every change of the schedule."),
+      nextAtMs: time().nullable(),
+      lastAtMs: time().nullable(),
+      lastTaskId: z.string().nullable(),
+      error: described(label(z.string()).nullable(), "Why it is `broken`."),
+      createdAtMs: time(),
+      updatedAtMs: time(),
+      noWorker: described(z.boolean(), "Whether no live pod has a handler for its tasks."),
+    }),
+    { contract: "name" },
+  ),
 );
 
 const scheduleAnswer = named("ScheduleShown", z.object({ schedule }));

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { checkUnredacted } from "../../redaction/redactor.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import type { Schedule } from "../../schedules/rows.ts";
 import type { ScheduleOf } from "../../schedules/schedule.ts";
@@ -41,6 +42,7 @@ export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes
     }),
     route(scheduleSpecs.put, { maxBytes }).to(async ({ params: { scheduleId }, body }) => {
       const { name, ...rest } = await body();
+      checkUnredacted("input", rest.input);
       const task: TaskContract = { ...contracts?.get(name), name } as TaskContract;
       // `put` checks that there is either a pattern or an interval, and that it is valid.
       const declared = { ...rest, task } as ScheduleOf<TaskContract>;

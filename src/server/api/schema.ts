@@ -1,6 +1,7 @@
 import { z } from "zod";
 import type { ErrorCode } from "../../base/errors.ts";
 import type { Access } from "../auth/caller.ts";
+import type { ContentName } from "../../redaction/paths.ts";
 
 /**
  * What a route takes and answers, declared once: requests are validated against it, the compiler checks
@@ -55,6 +56,54 @@ export function named<S extends z.ZodType>(id: string, schema: S, description?: 
 /** Describes a field. */
 export function described<S extends z.ZodType>(schema: S, description: string): S {
   documented.add(schema, { description });
+  return schema;
+}
+
+/** What a field of an answer holds of what users put in, which not all callers may see. */
+export type ContentMark =
+  /** Redacted for all, and a shape without `payloads:read`. */
+  | ({ readonly kind: "content"; readonly name: ContentName } & ContentOptions)
+  /** What users or operators choose, such as a key or a reason: shown to all, without secrets. */
+  | { readonly kind: "label" };
+
+type ContentOptions = {
+  /** The field that the value is, where it is shown without the object that paths name: `message`. */
+  readonly as?: string;
+  /** The fields of the value that are ours, and are shown where the others are shapes. */
+  readonly keeps?: readonly string[];
+  /** Fields of the value that hold other content: the `set` of an event holds state. */
+  readonly holds?: Readonly<Record<string, ContentName>>;
+};
+
+/** Where the content of an object is from, as far as its readers depend on that. */
+export type ContentSource =
+  /** The field with the name of the task or flow, whose schemas may mark fields as sensitive. */
+  | { readonly contract: string }
+  /** The field with the users whose conversation it is: they see it as it is. */
+  | { readonly members: string };
+
+export const contents = new WeakMap<z.ZodType, ContentMark>();
+export const contentSources = new WeakMap<z.ZodType, ContentSource>();
+
+/** Marks a field that holds what users put in. */
+export function content<S extends z.ZodType>(
+  name: ContentName,
+  schema: S,
+  options: ContentOptions = {},
+): S {
+  contents.set(schema, { kind: "content", name, ...options });
+  return schema;
+}
+
+/** Marks a field that holds what users or operators choose, and isn't content. */
+export function label<S extends z.ZodType>(schema: S): S {
+  contents.set(schema, { kind: "label" });
+  return schema;
+}
+
+/** Names the field of an object that tells where its content is from. */
+export function sourced<S extends z.ZodType>(schema: S, source: ContentSource): S {
+  contentSources.set(schema, source);
   return schema;
 }
 
@@ -151,3 +200,39 @@ export const links = named(
   }),
   "Who started what. To a caller of one tenant: only what is of that tenant.",
 );
+
+/** What happened, of an event of a task or a run: some of its fields are ours. */
+export const eventDetail = () =>
+  content("detail", json(), {
+    keeps: [
+      "by",
+      "byVersion",
+      "code",
+      "count",
+      "delayMs",
+      "error",
+      "followUp",
+      "for",
+      "from",
+      "given",
+      "intent",
+      "next",
+      "reason",
+      "retryAtMs",
+      "sinceMs",
+      "startedAtMs",
+      "status",
+      "step",
+      "stored",
+      "taskId",
+      "times",
+      "token",
+      "transition",
+      "type",
+      "untilMs",
+      "version",
+      "waiting",
+      "why",
+    ],
+    holds: { set: "state", error: "error" },
+  });

@@ -4,6 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Semaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
 import { fitPage } from "../../base/page.ts";
+import type { Entry } from "../../protocol/message.ts";
 import type {
   InboxEvent,
   InboxItem,
@@ -15,8 +16,9 @@ import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
 import { type Members, filterInbox, watchMembership } from "../auth/members.ts";
 import { withPageSlot, route, type Route } from "../route.ts";
+import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
-import { sessionSpecs } from "./sessions.schema.ts";
+import { entrySchema, sessionSchema, sessionSpecs } from "./sessions.schema.ts";
 import type { EventWriter, EventStreams } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";
 import { actingAs } from "./sessions.ts";
@@ -25,11 +27,15 @@ export type SessionStreamParts = {
   sessions: SessionService;
   members: Members;
   streams: EventStreams;
+  serializer: Serializer;
   pageSemaphore: Semaphore;
   authenticator: Authenticator;
   clock: Clock;
   log: Logger;
 };
+
+/** A session and its entries, as the reader of an export may see them. */
+type ExportView = { session: unknown; shown: (entry: Entry) => unknown };
 
 type InboxCursor = Pick<InboxItem, "activeAtMs" | "sessionId">;
 
@@ -39,12 +45,15 @@ const exportPageEntries = 200;
 
 /** Streamed answers: events of sessions and inboxes, and exports of whole sessions. */
 export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
-  const { sessions, members, streams, pageSemaphore, authenticator, clock, log } = parts;
+  const { sessions, members, streams, serializer, pageSemaphore, authenticator, clock, log } =
+    parts;
   return [
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId, { or: "fleet:read" });
       // Answer `not_found` by the status, which can't change once events are sent.
       await sessions.get(caller.tenant, sessionId);
+      const isOwn = await members.isMember(caller, sessionId);
+      const shown = serializer.feed({ caller, isOwn });
       const { lastSeq, ...rest } = query;
       const position = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...definedPosition(rest) };
       const body = streams.open(context, (to) => {
@@ -67,8 +76,10 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
               return to.write({ type: "joined", data });
             }
             membership.recheck();
+            const left = shown(event);
+            if (left === undefined) return true;
             const id = event.type === "entries" ? event.entries.at(-1)?.seq : undefined;
-            const { text: data } = encodeEvent(sessionId, event);
+            const { text: data } = encodeEvent(sessionId, left);
             return to.write({ type: event.type, ...(id !== undefined && { id }), data });
           },
           fail: (error) => endWithError(to, error, log),
@@ -85,7 +96,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
     route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
       const inboxUser = userOf(actingAs(caller, user));
       const items = await snapshotOf(sessions, caller, inboxUser);
-      return { status: 200, body: inboxPage(items, cursor) };
+      return { status: 200, body: inboxPage(items, cursor), isOwn: true };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const inboxUser = userOf(actingAs(caller, user));
@@ -104,7 +115,11 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
     route(sessionSpecs.exported).to(async ({ caller, params: { sessionId }, context }) => {
       await members.check(caller, sessionId, { or: "fleet:read" });
       const session = await sessions.get(caller.tenant, sessionId);
-      const nextPage = linesOf(sessions, session);
+      const reader = { caller, isOwn: await members.isMember(caller, sessionId) };
+      const nextPage = linesOf(sessions, session, {
+        session: serializer.shown(sessionSchema, session, reader),
+        shown: (entry) => serializer.shown(entrySchema, entry, reader),
+      });
       const body = await pagedBody(
         context,
         () => withPageSlot(context, pageSemaphore, nextPage),
@@ -136,18 +151,19 @@ export function inboxPage(items: readonly InboxItem[], cursor?: string) {
 function linesOf(
   sessions: SessionService,
   session: SessionView,
+  { session: shownSession, shown }: ExportView,
 ): () => Promise<Uint8Array | undefined> {
   const { tenant, sessionId, lastSeq } = session;
   let after: number | undefined;
   return async () => {
-    const lines: object[] = after === undefined ? [{ session }] : [];
+    const lines: object[] = after === undefined ? [{ session: shownSession }] : [];
     after ??= 0;
     // Entries added during the export aren't part of it, or it might never end.
     const limit = Math.min(exportPageEntries, lastSeq - after);
     if (limit > 0) {
       const { entries } = await sessions.entries(tenant, sessionId, { after, limit });
       after = entries.at(-1)?.seq ?? lastSeq;
-      lines.push(...entries.map((entry) => ({ entry })));
+      lines.push(...entries.map((entry) => ({ entry: shown(entry) })));
     }
     if (lines.length === 0) return undefined;
     return Buffer.from(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));

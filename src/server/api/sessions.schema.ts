@@ -1,5 +1,6 @@
 import { z } from "zod";
 import {
+  content,
   json,
   named,
   next,
@@ -7,6 +8,7 @@ import {
   paging,
   described,
   shortText,
+  sourced,
   spec,
   taskName,
   time,
@@ -34,34 +36,37 @@ const state = named(
   "What a session does right now.",
 );
 
-const session = named(
+export const sessionSchema = named(
   "Session",
-  z.object({
-    sessionId: z.string(),
-    tenant: z.string(),
-    agents: described(
-      z.array(z.string()),
-      "The agents that answer; the first where a message names none.",
-    ),
-    users: z.array(z.string()),
-    status: z.enum(["active", "archived"]),
-    state,
-    lastSeq: z.int(),
-    tokens: described(z.number(), "Tokens since the last summary."),
-    needsCompaction: z.boolean(),
-    metadata: json(),
-    metadataVersion: z.int(),
-    preview: z.string(),
-    previewAuthor: z.string(),
-    createdAtMs: time(),
-    activeAtMs: time(),
-  }),
+  sourced(
+    z.object({
+      sessionId: z.string(),
+      tenant: z.string(),
+      agents: described(
+        z.array(z.string()),
+        "The agents that answer; the first where a message names none.",
+      ),
+      users: z.array(z.string()),
+      status: z.enum(["active", "archived"]),
+      state,
+      lastSeq: z.int(),
+      tokens: described(z.number(), "Tokens since the last summary."),
+      needsCompaction: z.boolean(),
+      metadata: content("metadata", json()),
+      metadataVersion: z.int(),
+      preview: content("preview", z.string()),
+      previewAuthor: z.string(),
+      createdAtMs: time(),
+      activeAtMs: time(),
+    }),
+    { members: "users" },
+  ),
 );
 
 const role = () => z.enum(["system", "user", "assistant"]);
 const part = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
 
-const entry = named(
+export const entrySchema = named(
   "Entry",
   z.object({
     seq: described(z.int(), "Its position in the session: 1…n without gaps."),
@@ -73,14 +78,24 @@ const entry = named(
     epoch: z.int().optional(),
     upToSeq: described(z.int(), "Of an answer: the last entry that it answers.").optional(),
     outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
-    error: z.object({ code: z.string(), message: z.string() }).optional(),
+    error: content("error", z.object({ code: z.string(), message: z.string() }), {
+      keeps: ["code"],
+    }).optional(),
     tokens: z.number(),
-    parts: z.array(part()),
-    metadata: json().optional(),
+    parts: z.array(
+      content("parts", part(), {
+        keeps: ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"],
+      }),
+    ),
+    metadata: content("metadata", json()).optional(),
     results: z
       .object({
         messageId: z.string(),
-        results: z.array(described(z.unknown(), "A tool's result.")),
+        results: z.array(
+          content("results", described(z.unknown(), "A tool's result."), {
+            keeps: ["toolCallId", "approved", "approvalId"],
+          }),
+        ),
       })
       .optional(),
     throughSeq: z.int().optional(),
@@ -116,7 +131,7 @@ const inboxItem = named(
     lastSeq: z.int(),
     readSeq: z.int(),
     unread: z.int(),
-    preview: z.string(),
+    preview: content("preview", z.string()),
     previewAuthor: z.string(),
     activeAtMs: time(),
   }),
@@ -168,7 +183,7 @@ export const sessionSpecs = {
         metadata: json().optional(),
       }),
     ),
-    answers: { 201: session },
+    answers: { 201: sessionSchema },
     errors: stored,
   }),
   list: spec({
@@ -186,7 +201,7 @@ export const sessionSpecs = {
       state: z.enum(["idle", "catching_up", "waiting", "compacting"]).optional(),
       ...paging,
     }),
-    answers: { 200: named("Sessions", z.object({ sessions: z.array(session), next })) },
+    answers: { 200: named("Sessions", z.object({ sessions: z.array(sessionSchema), next })) },
     errors: found,
   }),
   get: spec({
@@ -197,7 +212,7 @@ export const sessionSpecs = {
     summary: "A session.",
     verb: "sessions:read",
     or: "fleet:read",
-    answers: { 200: session },
+    answers: { 200: sessionSchema },
     errors: found,
   }),
   remove: spec({
@@ -245,7 +260,7 @@ export const sessionSpecs = {
         agents: described(z.array(taskName()).max(16), "All of them, in order.").optional(),
       }),
     ),
-    answers: { 200: session },
+    answers: { 200: sessionSchema },
     errors: stored,
   }),
   archive: spec({
@@ -297,7 +312,7 @@ export const sessionSpecs = {
       200: named(
         "Entries",
         z.object({
-          entries: z.array(entry),
+          entries: z.array(entrySchema),
           next: nextAfter,
           lastSeq: z.int(),
           incarnation: z.string(),

@@ -2,6 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
 import type { ToolResult } from "../../protocol/message.ts";
+import { checkUnredacted } from "../../redaction/redactor.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type {
   SendMessage,
@@ -75,6 +76,7 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.metadata, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
         const { metadata, ifVersion = versionOf(context.req.header("if-match")) } = await body();
+        checkUnredacted("metadata", metadata);
         const body200 = await sessions.setMetadata(
           ...(await keyForChange(caller, sessionId)),
           (metadata ?? null) as Json,
@@ -110,7 +112,8 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
       const sessionKey = await keyForRead(caller, sessionId);
       const { entries, ...rest } = await sessions.entries(...sessionKey, withoutUndefined(query));
-      return { status: 200, body: { entries: entries as never, ...rest } };
+      const isOwn = await members.isMember(caller, sessionId);
+      return { status: 200, body: { entries: entries as never, ...rest }, isOwn };
     }),
     route(turnSpecs.turns).to(async ({ caller, params: { sessionId }, query }) => {
       const sessionKey = await keyForRead(caller, sessionId);

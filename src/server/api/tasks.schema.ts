@@ -7,8 +7,11 @@ import {
   taskOptions,
 } from "../../protocol/task-options.ts";
 import {
+  content,
+  eventDetail,
   eventPaging,
   json,
+  label,
   links,
   named,
   next,
@@ -16,6 +19,7 @@ import {
   paging,
   described,
   shortText,
+  sourced,
   spec,
   taskName,
   time,
@@ -27,19 +31,23 @@ const forgottenSteps = described(z.int(), "How many stored steps were forgotten.
 
 export const taskError = named(
   "TaskError",
-  z.object({
-    code: z.string(),
-    message: z.string(),
-    stack: z.string().optional(),
-    taskId: described(
-      z.string(),
-      "With `dependency_failed`: the dependency that failed.",
-    ).optional(),
-    by: described(
-      z.enum(["system", "user"]),
-      "Of a run: whose fault the error is, where the error says so.",
-    ).optional(),
-  }),
+  content(
+    "error",
+    z.object({
+      code: z.string(),
+      message: z.string(),
+      stack: z.string().optional(),
+      taskId: described(
+        z.string(),
+        "With `dependency_failed`: the dependency that failed.",
+      ).optional(),
+      by: described(
+        z.enum(["system", "user"]),
+        "Of a run: whose fault the error is, where the error says so.",
+      ).optional(),
+    }),
+    { keeps: ["code", "taskId", "by"] },
+  ),
   "Why a task failed. docs/errors.md lists the codes.",
 );
 
@@ -48,8 +56,8 @@ const taskBase = {
   tenant: z.string(),
   name: z.string(),
   priority: z.int(),
-  payload: json(),
-  key: z.string().nullable(),
+  payload: content("input", json()),
+  key: label(z.string()).nullable(),
   createdAtMs: time(),
   updatedAtMs: time(),
   runAtMs: time(),
@@ -59,9 +67,9 @@ const taskBase = {
   maxAttempts: described(z.int().nullable(), "Null where the handler's own number counts."),
   deaths: described(z.int(), "Pods that died while they ran it."),
   claimToken: z.int(),
-  progress: json("The progress that it reported last."),
+  progress: content("progress", json("The progress that it reported last.")),
   cancelRequested: z.boolean(),
-  scope: described(z.string().nullable(), "The scope of its concurrency limit by key."),
+  scope: described(label(z.string()).nullable(), "The scope of its concurrency limit by key."),
   waitsFor: described(z.array(z.string()).readonly(), "Its dependencies."),
   version: described(z.int().nullable(), "The highest version of its code that has stored a step."),
   flowVersion: described(
@@ -70,66 +78,64 @@ const taskBase = {
   ),
 };
 
-export const taskSchema = named(
-  "Task",
-  z.discriminatedUnion("status", [
-    z.object({
-      ...taskBase,
-      status: z.literal("pending"),
-      error: taskError.nullable(),
-      noWorker: described(
-        z.boolean(),
-        "No live pod has a handler for this name, or, of a run, none has its version or a later one.",
-      ),
-      paused: described(z.boolean(), "Its name, or everything, is paused."),
-      blockedBy: described(z.string().nullable(), "The concurrency limit that blocks it."),
-      throttledBy: described(
-        z
-          .object({
-            name: z.string(),
-            key: described(
-              z.string().nullable(),
-              "Null where the key depends on the task's input.",
-            ),
-            limit: described(z.int(), "How many calls all pods together may have in flight."),
-            inFlight: z.int(),
-            waiting: described(
-              z.int(),
-              "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
-            ),
-            ahead: described(z.int(), "How many of those are ahead of the task."),
-            aboutMs: described(
-              z.int().nullable(),
-              "An estimate of its wait, from the learned rate; null where unknown.",
-            ),
-          })
-          .nullable(),
-        "The throttle that it waits for a permit of.",
-      ),
-      setAside: described(
-        z
-          .object({
-            reason: z.string(),
-            message: z.string(),
-            step: described(z.string(), "The key of the step.").optional(),
-            stored: described(z.string(), "The hash of its stored input.").optional(),
-            given: described(z.string(), "The hash of its present input.").optional(),
-          })
-          .nullable(),
-        "Why no pod claims it until it is resumed.",
-      ),
-    }),
-    z.object({
-      ...taskBase,
-      status: z.literal("claimed"),
-      claimedBy: described(z.string(), "The pod that runs it."),
-      error: taskError.nullable(),
-    }),
-    z.object({ ...taskBase, status: z.literal("completed"), result: json() }),
-    z.object({ ...taskBase, status: z.literal("failed"), error: taskError }),
-    z.object({ ...taskBase, status: z.literal("cancelled"), error: taskError.nullable() }),
-  ]),
-);
+const taskUnion = z.discriminatedUnion("status", [
+  z.object({
+    ...taskBase,
+    status: z.literal("pending"),
+    error: taskError.nullable(),
+    noWorker: described(
+      z.boolean(),
+      "No live pod has a handler for this name, or, of a run, none has its version or a later one.",
+    ),
+    paused: described(z.boolean(), "Its name, or everything, is paused."),
+    blockedBy: described(label(z.string()).nullable(), "The concurrency limit that blocks it."),
+    throttledBy: described(
+      z
+        .object({
+          name: z.string(),
+          key: described(
+            label(z.string()).nullable(),
+            "Null where the key depends on the task's input.",
+          ),
+          limit: described(z.int(), "How many calls all pods together may have in flight."),
+          inFlight: z.int(),
+          waiting: described(
+            z.int(),
+            "Calls and tasks that wait for a permit; tasks of a name to 10,000.",
+          ),
+          ahead: described(z.int(), "How many of those are ahead of the task."),
+          aboutMs: described(
+            z.int().nullable(),
+            "An estimate of its wait, from the learned rate; null where unknown.",
+          ),
+        })
+        .nullable(),
+      "The throttle that it waits for a permit of.",
+    ),
+    setAside: described(
+      z
+        .object({
+          reason: z.string(),
+          message: content("error", z.string(), { as: "message" }),
+          step: described(label(z.string()), "The key of the step.").optional(),
+          stored: described(z.string(), "The hash of its stored input.").optional(),
+          given: described(z.string(), "The hash of its present input.").optional(),
+        })
+        .nullable(),
+      "Why no pod claims it until it is resumed.",
+    ),
+  }),
+  z.object({
+    ...taskBase,
+    status: z.literal("claimed"),
+    claimedBy: described(z.string(), "The pod that runs it."),
+    error: taskError.nullable(),
+  }),
+  z.object({ ...taskBase, status: z.literal("completed"), result: content("result", json()) }),
+  z.object({ ...taskBase, status: z.literal("failed"), error: taskError }),
+  z.object({ ...taskBase, status: z.literal("cancelled"), error: taskError.nullable() }),
+]);
+export const taskSchema = named("Task", sourced(taskUnion, { contract: "name" }));
 
 const taskEvent = named(
   "TaskEvent",
@@ -142,7 +148,7 @@ const taskEvent = named(
     ),
     attempt: z.int().nullable(),
     podId: z.string().nullable(),
-    detail: json(),
+    detail: eventDetail(),
   }),
   "Something that happened to a task.",
 );
@@ -152,7 +158,7 @@ const stepEntry = named(
   z.object({
     seq: z.int(),
     transition: described(z.string().nullable(), "Of a run: the transition that it is a step of."),
-    key: described(z.string(), "The path of names that the step is found by."),
+    key: described(label(z.string()), "The path of names that the step is found by."),
     kind: described(
       z.enum(["done", "failed", "begun", "round", "wait"]),
       "`begun` if it is called at most once and hasn't ended, `round` for a loop, `wait` for a wait.",

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { named, next, paging, described, spec, time } from "./schema.ts";
+import { label, named, next, paging, described, spec, time } from "./schema.ts";
 
 // The maximum of a throttle's declaration.
 const throttleText = () => z.string().max(200);
@@ -34,7 +34,7 @@ const throttle = named(
   "Throttle",
   z.object({
     name: z.string(),
-    key: described(z.string(), "Empty where the throttle has no keys."),
+    key: described(label(z.string()), "Empty where the throttle has no keys."),
     bound: described(z.int(), "How many calls all pods together may have in flight."),
     epoch: described(z.int(), "Rises with every change of the bound."),
     pinned: described(
@@ -46,7 +46,7 @@ const throttle = named(
       "When it was last pinned or unpinned, in ms since 1970.",
     ).optional(),
     settings: described(
-      z.record(z.string(), z.unknown()).readonly(),
+      label(z.record(z.string(), z.unknown()).readonly()),
       "The settings of its declaration.",
     ),
     breaker: described(

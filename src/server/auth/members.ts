@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import type { InboxEvent, SessionService, Sink } from "../../sessions/service.ts";
-import { type Access, type Caller, may, noSession } from "./caller.ts";
+import { type Access, type Caller, localUser, may, noSession } from "./caller.ts";
 
 /** Which users may use which session. */
 export type Members = {
@@ -9,6 +9,8 @@ export type Members = {
   check(caller: Caller, sessionId: string, options?: CheckOptions): Promise<void> | undefined;
   /** The same for a caller that follows it, with a cached read that is at most `forMs` old. */
   checkAgain(caller: Caller, sessionId: string, forMs: number): Promise<void> | undefined;
+  /** Whether the caller is a member, or acts for one. Not a promise where a cached read says it. */
+  isMember(caller: Caller, sessionId: string): boolean | Promise<boolean>;
   /** The members of a session may have changed: drops the cached read and calls its watchers. */
   forget(tenant: string, sessionId: string): void;
   /** Calls back when a member may have been removed. The returned function ends it. */
@@ -72,6 +74,21 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     }
   };
 
+  /** A cached read, if it is fresh. */
+  const freshMembers = (key: string, forMs: number): CachedMembers | undefined => {
+    const found = cached.get(key);
+    return found && clock.monotonic() - found.atMs < forMs ? found : undefined;
+  };
+  const sharedRead = (
+    session: { tenant: string; sessionId: string; key: string },
+    options: CheckOptions,
+  ): Promise<CachedMembers> => {
+    const sharedKey = readKey(session.key, options.retries);
+    let answer = reads.get(sharedKey);
+    if (!answer) reads.set(sharedKey, (answer = readMembers(session, options)));
+    return answer;
+  };
+
   const checkWithin = (
     caller: Caller,
     sessionId: string,
@@ -85,13 +102,8 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     const { or } = options;
     if (may(caller, "sessions:any") || (or && may(caller, or))) return undefined;
     const key = keyOf(tenant, sessionId);
-    const found = cached.get(key);
-    const isFresh = found !== undefined && clock.monotonic() - found.atMs < forMs;
-    if (user !== undefined && isFresh && found.users.has(user)) return undefined;
-    const sharedKey = readKey(key, options.retries);
-    let answer = reads.get(sharedKey);
-    if (!answer) reads.set(sharedKey, (answer = readMembers({ tenant, sessionId, key }, options)));
-    return answer.then(({ users }) => {
+    if (user !== undefined && freshMembers(key, forMs)?.users.has(user)) return undefined;
+    return sharedRead({ tenant, sessionId, key }, options).then(({ users }) => {
       if (user === undefined || !users.has(user)) throw noSession(sessionId);
     });
   };
@@ -101,6 +113,22 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
       checkWithin(caller, sessionId, forMs, { or: "fleet:read" }),
     check: (caller, sessionId, options = {}) =>
       checkWithin(caller, sessionId, cachedForMs, options),
+    isMember(caller, sessionId) {
+      const { tenant, kind } = caller;
+      const user = caller.user ?? (kind === "local" ? localUser : undefined);
+      if (user === undefined) return false;
+      const key = keyOf(tenant, sessionId);
+      const found = freshMembers(key, cachedForMs);
+      if (found) return found.users.has(user);
+      return sharedRead({ tenant, sessionId, key }, {}).then(
+        ({ users }) => users.has(user),
+        (error: unknown) => {
+          // A missing session is reported by the service.
+          if (hasCode(error, "not_found")) return false;
+          throw error;
+        },
+      );
+    },
     forget(tenant, sessionId) {
       const key = keyOf(tenant, sessionId);
       cached.delete(key);

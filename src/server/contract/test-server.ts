@@ -8,11 +8,12 @@ import type { Prices } from "../../base/usage.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
 import { parseServerFrames } from "../../protocol/parse-frame.ts";
+import { createRedactor, type Redact } from "../../redaction/redactor.ts";
 import { connect } from "../../runtime/connect.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { startPod } from "../../runtime/start-pod.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
-import type { Usable } from "../../runtime/handlers.ts";
+import { handlersByName, type Usable } from "../../runtime/handlers.ts";
 import type { SessionService } from "../../sessions/service.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import type { PeerCheckOptions } from "../auth/peer-user.ts";
@@ -28,6 +29,8 @@ export type TestServerOptions = {
   isStopping?: () => boolean;
   /** The server's own. */
   log?: Logger;
+  podLog?: Logger;
+  redact?: Redact;
   peers?: PeerCheckOptions;
   bodyBytes?: number;
   /** What the server asks, if not the pod. */
@@ -40,7 +43,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
   const folder = mkdtempSync(join(tmpdir(), "flotilla-serving-"));
   const path = join(folder, "test.db");
   const store = `sqlite:${path}`;
-  const log = silentLogger;
+  const { podLog: log = silentLogger, redact = [] } = options;
   const dataDir = false;
   const pod = await startPod({
     store,
@@ -48,6 +51,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     log,
     dataDir,
     maxPayloadBytes,
+    redact,
     deadAfterMs: 60_000,
     ...(options.prices && { prices: options.prices }),
   });
@@ -57,12 +61,14 @@ export async function startTestServer(options: TestServerOptions = {}) {
   const server = await serve({
     flotilla,
     sessions,
+    contracts: handlersByName(use),
     machines: machinesOf(use),
+    redactor: createRedactor(redact),
     metrics: createMetrics(),
     isStopping: options.isStopping ?? (() => false),
     maxPayloadBytes,
     clock,
-    log: options.log ?? log,
+    log: options.log ?? silentLogger,
     ...(options.peers && { peers: options.peers }),
     bodyBytes: options.bodyBytes,
     server: { host: "127.0.0.1", port: 0, ...options.server },

@@ -50,11 +50,13 @@ export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
   return [
     {
       spec: fleetSpecs.home,
-      async handle(c) {
+      async handle(c, serializer) {
         const refusal = refusalIn(c);
         // A program that sends a wrong key needs the error, not the public answer.
         if (refusal && c.req.header("authorization") !== undefined) throw refusal;
-        const home = await homeFor(callerOf(c), refusal);
+        const caller = callerOf(c);
+        const schema = fleetSpecs.home.answers[200];
+        const home = serializer.shown(schema, await homeFor(caller, refusal), { caller }) as Home;
         const type = accepts(c, {
           header: "Accept",
           supports: ["application/json", "text/html"],

@@ -9,6 +9,7 @@ import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Access, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
+import type { Serializer } from "../serializer.ts";
 import {
   createCommandQueue,
   type CommandQueue,
@@ -22,6 +23,7 @@ import { createSubscriptions, joinInbox, hasSameView } from "./subscriptions.ts"
 export type SocketConnectionParts = {
   sessions: SessionService;
   members: Members;
+  serializer: Serializer;
   authenticator: Authenticator;
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;

@@ -32,7 +32,8 @@ type SendBufferParts = {
 /** A frame as text, and as the bytes of a message of its own, encoded once for all its receivers. */
 type EncodedFrame = { readonly text: string; bytes?: Buffer };
 
-type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
+/** An event that all subscribers of a session get. */
+export type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
 
 const asText = { binary: false };
 const encodedEvents = new WeakMap<SharedEvent, { session: string; prepared: EncodedFrame }>();

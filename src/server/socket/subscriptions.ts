@@ -16,6 +16,7 @@ import {
   type MembershipWatch,
   watchMembership,
 } from "../auth/members.ts";
+import type { Serializer } from "../serializer.ts";
 import {
   errorFrame,
   frameErrorOf,
@@ -39,6 +40,7 @@ type Subscriptions = {
 type SubscriptionParts = {
   sessions: SessionService;
   members: Members;
+  serializer: Serializer;
   caller: () => Caller;
   sendBuffer: SendBuffer;
   clock: Clock;
@@ -56,7 +58,7 @@ type Subscription = {
 };
 
 export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
-  const { sessions, members, sendBuffer, clock, log } = parts;
+  const { sessions, members, serializer, sendBuffer, clock, log } = parts;
   const all = new Map<string, Subscription>();
 
   const drop = (session: string, subscription: Subscription) => {
@@ -90,7 +92,11 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     }
   };
 
-  const sinkOf = (session: string, subscription: Subscription): Sink<FeedEvent> => ({
+  const sinkOf = (
+    session: string,
+    subscription: Subscription,
+    shown: ReturnType<Serializer["feed"]>,
+  ): Sink<FeedEvent> => ({
     push(event) {
       if (subscription.isLeft) return false;
       if (event.type === "joined") {
@@ -106,7 +112,8 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
         return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
       }
       subscription.membership?.recheck();
-      return sendBuffer.push(encodeEvent(session, event));
+      const left = shown(event);
+      return left === undefined || sendBuffer.push(encodeEvent(session, left));
     },
     fail: (error) => fail(session, subscription, error),
     drained: sendBuffer.drained,
@@ -131,7 +138,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
         ...(lastMessageId !== undefined && { lastMessageId }),
       };
       const caller = parts.caller();
-      const start = () => {
+      const start = (isOwn: boolean) => {
         if (subscription.isLeft) return;
         try {
           subscription.membership = watchMembership({
@@ -141,7 +148,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
             sessionId: session,
             onRemoved: (error) => fail(session, subscription, error),
           });
-          const sink = sinkOf(session, subscription);
+          const sink = sinkOf(session, subscription, serializer.feed({ caller, isOwn }));
           const joined = sessions.join(caller.tenant, session, position, sink);
           // The sink gets the error.
           joined.ready.catch(() => {});
@@ -152,9 +159,15 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           fail(session, subscription, error);
         }
       };
+      const refused = (error: unknown) => fail(session, subscription, error);
+      const checkMember = () => {
+        const isOwn = members.isMember(caller, session);
+        if (typeof isOwn === "boolean") start(isOwn);
+        else isOwn.then(start, refused);
+      };
       const checking = members.check(caller, session, { or: "fleet:read" });
-      if (checking === undefined) start();
-      else checking.then(start, (error: unknown) => fail(session, subscription, error));
+      if (checking === undefined) checkMember();
+      else checking.then(checkMember, refused);
     },
     leave(session, ref) {
       const subscription = all.get(session);

@@ -7,6 +7,7 @@ import type { SessionService } from "../../sessions/service.ts";
 import type { Caller } from "../auth/caller.ts";
 import { createMembers } from "../auth/members.ts";
 import { dial } from "../contract/test-server.ts";
+import { createSerializer } from "../serializer.ts";
 import { createSockets } from "./sockets.ts";
 
 const server = createServer();
@@ -27,6 +28,7 @@ test("a token whose keys come after its connection has gone leaves no timer behi
   const sockets = createSockets({
     sessions,
     members: createMembers(sessions, clock),
+    serializer: createSerializer(),
     authenticator: {
       tickets: undefined as never,
       ready: Promise.resolve(),

@@ -1,0 +1,259 @@
+import { SignJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../base/contract/movable-clock.ts";
+import type { Logger } from "../base/log.ts";
+import { unrecoverable } from "../flows/decide/thrown.ts";
+import { flow } from "../flows/flow.ts";
+import { agent } from "../sessions/agents/agent.ts";
+import { task } from "../tasks/task.ts";
+import { dial, startTestServer, textMessage } from "./contract/test-server.ts";
+import { allSpecs } from "./openapi.ts";
+
+/** A secret that is known by its form, and one that is known by its name alone. */
+const formed = "sk-canary-0f1e2d3c4b5a69788796";
+const named = "the-canary-in-a-coal-mine";
+const content = { note: `use ${formed} here`, deep: [{ password: named, [formed]: "in a name" }] };
+const failure = `no entry with {"apiKey":"${named}"} and ${formed}`;
+
+const key = "a-key-of-16-chars-or-more";
+const secret = "a secret of thirty-two characters or more";
+const lines: string[] = [];
+const note = (fields: object, message: string) => void lines.push(JSON.stringify(fields) + message);
+const log: Logger = { debug: note, info: note, warn: note, error: note };
+let server: Awaited<ReturnType<typeof startTestServer>>;
+/** What is in the store, by the names of the parameters of paths. */
+let ids: Record<string, string>;
+let streamed: string[];
+
+const store = task("store", {}, async ({ progress, step, log: own }) => {
+  progress(content);
+  await step("look", () => content);
+  own.info({ content, authorization: named }, `using ${formed}`);
+  return content;
+});
+const failing = task("failing", { attempts: 2, backoff: { baseMs: 1 } }, () => {
+  throw new Error(failure);
+});
+const order = flow("order", { version: 1 })
+  .to("reserve", ({ progress }) => {
+    progress(content);
+    return { reserved: content };
+  })
+  .signal("approve", {})
+  .to("fail", () => {
+    throw unrecoverable(failure);
+  })
+  .end();
+const clerk = agent("clerk", async function* () {
+  yield { type: "text-start", id: "t" } as const;
+  for (const delta of [`Bearer ${formed}`, "\n", ...formed.split(""), " is it\n"])
+    yield { type: "text-delta", id: "t", delta } as const;
+  yield { type: "text-end", id: "t" } as const;
+  const call = { toolCallId: "c", toolName: "look" };
+  yield { type: "tool-input-available", ...call, input: content } as const;
+  yield { type: "tool-output-available", toolCallId: "c", output: content } as const;
+  yield { type: "message-metadata", messageMetadata: content } as const;
+});
+const broken = agent("broken", { attempts: 1 }, () => {
+  throw new Error(failure);
+});
+
+const call = async (method: string, path: string, body?: unknown, headers = {}) => {
+  const answer = await fetch(`${server.url}${path}`, {
+    method,
+    headers: {
+      Authorization: `Bearer ${key}`,
+      ...(body !== undefined && { "Content-Type": "application/json" }),
+      ...headers,
+    },
+    ...(body !== undefined && { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  return { status: answer.status, text, headers: answer.headers };
+};
+/** What is answered to a change is looked at, too. */
+const answers: string[] = [];
+const change = async (method: string, path: string, body?: unknown, headers = {}) => {
+  const { status, text } = await call(method, path, body, headers);
+  expect({ status, text }).toSatisfy(() => status < 300);
+  answers.push(text);
+  // oxlint-disable-next-line typescript/no-explicit-any
+  return JSON.parse(text) as any;
+};
+const member = () =>
+  new SignJWT({ sub: "ada", verbs: ["sessions:read", "sessions:write", "inbox:read"] })
+    .setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime("5m")
+    .sign(new TextEncoder().encode(secret));
+
+beforeAll(async () => {
+  server = await startTestServer({
+    use: [store, failing, order, clerk, broken],
+    server: { apiKeys: [key], tokens: { secret } },
+    log,
+    podLog: log,
+  });
+  const { taskId } = await change("POST", "/v1/tasks", {
+    name: "store",
+    input: content,
+    options: { key: formed, concurrencyKey: formed },
+  });
+  const failed = await change("POST", "/v1/tasks", { name: "failing", input: content });
+  const waiting = await change("POST", "/v1/tasks", { name: "none", input: content });
+  await change("POST", `/v1/tasks/${waiting.taskId}/signals`, { name: "go", payload: content });
+  const { runId } = await change("POST", "/v1/runs", { flow: "order", input: content });
+  const open = await change("POST", "/v1/runs", { flow: "other", input: content });
+  await change("POST", `/v1/runs/${open.runId}/signals`, {
+    name: "go",
+    payload: content,
+    id: formed,
+  });
+  await change("POST", `/v1/runs/${runId}/signals`, { name: "approve", payload: content });
+  const schedule = { name: "store", input: content, everyMs: 3_600_000 };
+  await change("PUT", "/v1/schedules/hourly", schedule);
+  await change("POST", "/v1/pause", { name: "paused", reason: `because of ${formed}` });
+  await change("POST", "/v1/agents", {
+    name: "remote",
+    settings: { url: `https://agents.example/?token=${formed}`, headers: { "X-Api-Key": named } },
+  });
+  const session = await change("POST", "/v1/sessions", {
+    users: ["ada"],
+    agents: ["clerk", "broken"],
+    metadata: content,
+  });
+  const at = `/v1/sessions/${session.sessionId}`;
+  ids = {
+    taskId,
+    runId,
+    scheduleId: "hourly",
+    sessionId: session.sessionId,
+    name: "remote",
+    page: "quickstart.md",
+    failedId: failed.taskId,
+  };
+  streamed = [];
+  const { url } = server;
+  const events = await fetch(`${url}${at}/events`, { headers: { Authorization: `Bearer ${key}` } });
+  void (async () => {
+    for await (const bytes of events.body!) streamed.push(Buffer.from(bytes).toString());
+  })().catch(() => {});
+  const socket = await dial(server.socketUrl, { headers: { Authorization: `Bearer ${key}` } });
+  socket.socket.on("message", (data: Buffer) => streamed.push(data.toString()));
+  await socket.request({ type: "join", session: session.sessionId, lastSeq: 0 });
+  const message = { author: "ada", metadata: content, ...textMessage(`my key is ${formed}`) };
+  await change("POST", `${at}/messages`, { ...message, to: "clerk" });
+  const lastSeq = async () =>
+    (JSON.parse((await call("GET", at)).text) as { lastSeq: number }).lastSeq;
+  await until("an answer", async () => (await lastSeq()) >= 2);
+  await change("POST", `${at}/messages`, { ...message, to: "broken" });
+  await until("a failed answer", async () => (await lastSeq()) >= 4);
+  await until("the stream has both", () => streamed.join("").includes('"seq":4'));
+  const ended = async (path: string, status: string) =>
+    (await call("GET", path)).text.includes(`"status":"${status}"`);
+  await until("a result", () => ended(`/v1/tasks/${taskId}`, "completed"));
+  await until("a failure", () => ended(`/v1/tasks/${failed.taskId}`, "failed"));
+  await until("a failed run", () => ended(`/v1/runs/${runId}`, "failed"));
+  const redrive = await change("POST", "/v1/dlq/redrives", { taskId: failed.taskId });
+  ids["redriveId"] = redrive.redriveId;
+  socket.close();
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const hasCanary = (text: string) => text.includes(formed) || text.includes(named);
+/** Endless ones are read while all this happens; a throttle holds nothing that users put in. */
+const readElsewhere = [
+  "/v1/sessions/{sessionId}/events",
+  "/v1/inbox/events",
+  "/v1/throttles/{name}",
+];
+const reads = allSpecs.filter(
+  ({ method, path }) => method === "get" && !readElsewhere.includes(path),
+);
+
+describe("a secret in everything that users put in", () => {
+  test("is there", async () => {
+    const task = await server.flotilla.tasks.get(ids["taskId"]!);
+    expect(JSON.stringify(task)).toContain(formed);
+    expect(JSON.stringify(task)).toContain(named);
+    expect(JSON.stringify(await server.flotilla.runs.get(ids["runId"]!))).toContain(named);
+  });
+
+  test.each(reads)("isn't in what an administrator reads at $path", async ({ path }) => {
+    const at = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => ids[name] ?? "none");
+    const asked = path === "/v1/inbox" ? `${at}?user=grace` : at;
+    const { status, text } = await call("GET", asked);
+    expect({ status, asked }).toEqual({ status: 200, asked });
+    expect(text).toSatisfy((each: string) => !hasCanary(each));
+  });
+
+  test("isn't in what a failed task shows, nor its events", async () => {
+    for (const path of [`/v1/tasks/${ids["failedId"]}`, `/v1/tasks/${ids["failedId"]}/events`]) {
+      const { text } = await call("GET", path);
+      expect(text).toContain("no entry with");
+      expect(text).toContain("[redacted]");
+      expect(hasCanary(text)).toBe(false);
+    }
+  });
+
+  test("isn't in what is streamed to an administrator, by events or by a socket", () => {
+    const all = streamed.join("");
+    expect(all).toContain("tool-output-available");
+    expect(all).toContain("is it");
+    expect(all).toContain("[redacted]");
+    expect(hasCanary(all)).toBe(false);
+    // Nor in the pieces that it came in.
+    const deltas = [...all.matchAll(/"type":"text-delta","id":"t","delta":"([^"]*)"/g)];
+    expect(hasCanary(deltas.map(([, delta]) => delta).join(""))).toBe(false);
+  });
+
+  test("isn't in the answers to changes, nor in errors", async () => {
+    expect(answers.filter(hasCanary)).toEqual([]);
+    const refused = await call("POST", "/v1/tasks", { name: `token=${named}` });
+    expect(refused.status).toBe(400);
+    expect(hasCanary(refused.text)).toBe(false);
+  });
+
+  test("isn't lost when what was read without it is sent to be stored again", async () => {
+    for (const [path, field] of [
+      [`/v1/sessions/${ids["sessionId"]}`, "metadata"],
+      ["/v1/schedules/hourly", "input"],
+      ["/v1/agents/remote", "settings"],
+    ] as const) {
+      const read = JSON.parse((await call("GET", path)).text) as Record<string, any>;
+      const { [field]: value } = read["schedule"] ?? read["agent"] ?? read;
+      const at = field === "metadata" ? `${path}/metadata` : path;
+      const body = {
+        [field]: value,
+        ...(field === "input" && { name: "store", everyMs: 3_600_000 }),
+      };
+      const { status, text } = await call("PUT", at, body);
+      expect({ status, field }).toEqual({ status: 400, field });
+      expect(text).toContain("which stands for what wasn't shown");
+    }
+  });
+
+  test("isn't in log lines, the handlers' own among them", () => {
+    expect(lines.filter((line) => line.includes("using "))).toHaveLength(1);
+    expect(lines.filter((line) => line.includes("no entry with")).length).toBeGreaterThan(1);
+    expect(lines.filter(hasCanary)).toEqual([]);
+  });
+
+  test("is in the conversation as its members see it", async () => {
+    const asMember = { Authorization: `Bearer ${await member()}` };
+    const at = `/v1/sessions/${ids["sessionId"]}`;
+    for (const path of [at, `${at}/messages`, `${at}/export`]) {
+      const { text } = await call("GET", path, undefined, asMember);
+      expect(text).toContain(formed);
+      expect(text).toContain(named);
+      const forMember = await call("GET", path, undefined, { "Flotilla-User": "ada" });
+      expect(forMember.text).toBe(text);
+      const forOther = await call("GET", path, undefined, { "Flotilla-User": "grace" });
+      expect(hasCanary(forOther.text)).toBe(false);
+    }
+    const socket = await dial(server.socketUrl, { headers: asMember });
+    await socket.request({ type: "join", session: ids["sessionId"], lastSeq: 0 });
+    const { entries } = await socket.find("entries");
+    expect(JSON.stringify(entries)).toContain(formed);
+    socket.close();
+  });
+});
