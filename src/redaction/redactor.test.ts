@@ -55,6 +55,8 @@ describe("well-known forms of secrets", () => {
     ["with basic YWRhOmh1bnRlcjI= it works", "with basic [redacted] it works"],
     ["key sk-proj-4f9a8b7c6d5e4f3a2b1c.", "key [redacted]."],
     ["sk_live_4eC39HqLyjWDarjtT1zdp7dc", hidden],
+    ["whsec_a+b/c0123456789abcdef=", hidden],
+    ["x-bearer abc123def456", "x-bearer [redacted]"],
     ["ghp_16C7e42F292c6912E7710c838347Ae178B4a", hidden],
     ["AKIAIOSFODNN7EXAMPLE is it", "[redacted] is it"],
     [`a ${jwt} b`, "a [redacted] b"],
