@@ -133,6 +133,26 @@ export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/s
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
+export type {
+  CreatedKey,
+  Grant,
+  KeyListOptions,
+  KeyPage,
+  Keys,
+  NewKey,
+  Rights,
+  RotatedKey,
+  RotateOptions,
+} from "./keys/keys.ts";
+export type { Credential, Credentials, KnownKey } from "./keys/credentials.ts";
+export type { KeyView } from "./keys/key.ts";
+export type {
+  Revocation,
+  RevocationPage,
+  RevokeTokens,
+  TokenRevocations,
+} from "./keys/revocations.ts";
+export type { Role } from "./protocol/roles.ts";
 export type { Links, Started, StartedBy } from "./links/links.ts";
 export type { ModelPrice, ModelUsage, Prices } from "./base/usage.ts";
 export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";

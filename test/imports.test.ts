@@ -15,6 +15,7 @@ const pillars = [
   "schedules",
   "flows",
   "sessions",
+  "keys",
 ];
 const server = ["base", "protocol", "redaction", "runtime"];
 
@@ -36,6 +37,7 @@ const mayImport: Record<string, string[]> = {
   "dead-letters": ["base", "store", "tasks"],
   flows: ["base", "store", "tasks", "throttles", "steps"],
   sessions: ["base", "protocol", "store", "bus", "pods", "links", "throttles", "steps"],
+  keys: ["base", "protocol", "store"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],

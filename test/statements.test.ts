@@ -13,6 +13,7 @@ import {
   statementsIn,
 } from "./statements/examples.ts";
 import { flowStatements } from "./statements/flows.ts";
+import { keyStatements } from "./statements/keys.ts";
 import { linkStatements } from "./statements/links.ts";
 import { podStatements } from "./statements/pods.ts";
 import { stepStatements } from "./statements/steps.ts";
@@ -33,6 +34,7 @@ const rooms: Record<string, RoomStatements> = {
   "dead-letters": deadLetterStatements,
   flows: flowStatements,
   sessions: sessionStatements,
+  keys: keyStatements,
   testing: testingStatements,
 };
 

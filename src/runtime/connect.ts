@@ -10,6 +10,9 @@ import { checkCodec } from "../store/codec/codec.ts";
 import { createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
+import { createCredentials, type Credentials } from "../keys/credentials.ts";
+import { createKeys, type Keys } from "../keys/keys.ts";
+import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
 import { storedPods } from "../pods/pods.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
@@ -69,6 +72,12 @@ export type Flotilla = TaskShortcuts & {
   readonly schedules: Schedules;
   readonly throttles: ThrottlesClient;
   readonly agents: StoredAgents;
+  /** Keys in the store, which servers accept beside those of their config. */
+  readonly keys: Keys;
+  /** Users' tokens that servers refuse before they expire. */
+  readonly tokens: TokenRevocations;
+  /** Keys and revocations as servers check them. */
+  readonly credentials: Credentials;
   readonly sessions: Sessions;
   /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
@@ -158,6 +167,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     ...parts,
     views: deadLetterViews(options, database),
   });
+  const credentials = createCredentials({ ...parts, log });
   // Created on the first call about a session, because it starts polling.
   let localSessions: LocalSessions | undefined;
   const sessionService = lazyService(() => {
@@ -173,6 +183,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   });
   const close = async (): Promise<void> => {
     await localSessions?.stop({ waitMs: 0 });
+    await credentials.close();
     closeTasks();
     closeDeadLetters();
     await database.close();
@@ -185,6 +196,9 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     schedules: createSchedules(parts),
     throttles: createThrottlesClient(parts),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
+    keys: createKeys(parts),
+    tokens: createRevocations(parts),
+    credentials,
     sessions: createSessions(sessionService),
     sessionService,
     async pods() {

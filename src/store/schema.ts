@@ -1,3 +1,4 @@
+import { credentials } from "./access-schema.ts";
 import {
   defaultNow,
   index,
@@ -473,4 +474,6 @@ export const migrations: readonly Migration[] = [
   { name: "links and turns", needs: 2, statements: linksAndTurns },
   // A pod of the version before would claim tasks that only a later version of their code may continue.
   { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
+  // Pods of the version before leave these tables alone.
+  { name: "keys and revocations", needs: 4, statements: credentials },
 ];

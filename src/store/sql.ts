@@ -8,6 +8,8 @@ export type Value = string | number | null;
 
 export type TableName =
   | "agent"
+  | "api_key"
+  | "credential_version"
   | "session_log"
   | "bus_secret"
   | "bus_message"
@@ -29,6 +31,7 @@ export type TableName =
   | "task_dependency"
   | "throttle"
   | "throttle_report"
+  | "token_revocation"
   | "turn"
   | "turn_checkpoint";
 

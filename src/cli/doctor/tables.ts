@@ -12,9 +12,10 @@ export type TableLimits = {
 
 export const tableLimits: TableLimits = { deadRows: 10_000, unanalyzedRows: 1_000 };
 
-/** Conversations and secrets: only pods read these. */
+/** Conversations, keys and secrets: only pods read these. */
 const secretTables = [
   "agent",
+  "api_key",
   "bus_secret",
   "bus_message",
   "message",

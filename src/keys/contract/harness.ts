@@ -1,0 +1,119 @@
+import { afterAll, afterEach, beforeAll, beforeEach } from "vitest";
+import { type MovableClock, movableClock } from "../../base/contract/movable-clock.ts";
+import { uuidv7 } from "../../base/ids.ts";
+import { systemRandom } from "../../base/random.ts";
+import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
+import { emptyTables } from "../../store/contract/kinds.ts";
+import type { Database } from "../../store/database.ts";
+import { migrate } from "../../store/migrate.ts";
+import { type Credentials, createCredentials } from "../credentials.ts";
+import { createKeys, type Keys } from "../keys.ts";
+import { createRevocations, type TokenRevocations } from "../revocations.ts";
+
+const waitLimitMs = 30_000;
+const tables = ["api_key", "token_revocation", "credential_version"] as const;
+
+/** A store without keys before each test, and servers on it whose time is in hand. */
+export function openKeys(kind: StoreKind) {
+  let store: OpenStore;
+  let clock: MovableClock;
+  let keys: Keys;
+  let tokens: TokenRevocations;
+  let opened: Credentials[] = [];
+  beforeAll(async () => {
+    store = await kind.open();
+    await migrate(store.database);
+  });
+  afterAll(async () => {
+    await store.database.close();
+    await store.remove();
+  });
+  beforeEach(async () => {
+    await emptyTables(store, tables);
+    // A store whose clock can't be moved has the machine's, which expiry is compared with.
+    clock = store.clock ?? movableClock(Date.now());
+    keys = keysOn(store.database);
+    tokens = createRevocations(partsOf(store.database));
+  });
+  afterEach(async () => {
+    for (const each of opened) await each.close();
+    opened = [];
+  });
+
+  const partsOf = (database: Database) => ({
+    database,
+    clock,
+    random: systemRandom,
+    ids: uuidv7(clock, systemRandom),
+  });
+  const keysOn = (database: Database) => createKeys(partsOf(database));
+
+  return {
+    get store() {
+      return store;
+    },
+    get database() {
+      return store.database;
+    },
+    get clock() {
+      return clock;
+    },
+    get keys() {
+      return keys;
+    },
+    get tokens() {
+      return tokens;
+    },
+    keysOn,
+
+    /** What a server on the store knows. It is closed after the test. */
+    async serve(database: Database = store.database): Promise<Credentials> {
+      const credentials = createCredentials({ database, clock });
+      opened.push(credentials);
+      await credentials.ready();
+      return credentials;
+    },
+
+    /** Lets time pass in small steps, until something has happened. Gives how much of it has passed. */
+    async until(what: string, condition: () => unknown): Promise<number> {
+      const deadlineMs = performance.now() + waitLimitMs;
+      const startedMs = clock.monotonic();
+      while (!(await condition())) {
+        if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen`);
+        await clock.advance(10);
+        // Stores on threads answer in their own time.
+        if (!store.clock) await new Promise((resolve) => setTimeout(resolve, 2));
+      }
+      return clock.monotonic() - startedMs;
+    },
+  };
+}
+
+/** The same store where no commit of another process is noticed, so that only polling finds it. */
+export function unnotified(database: Database): Database {
+  return { ...database, subscribe: () => () => {} };
+}
+
+/** The same store, with its reads and writes in hand. */
+export function controlled(database: Database) {
+  const control = {
+    reads: 0,
+    writes: 0,
+    /** Called before each call: it may throw, or wait. */
+    before: async () => {},
+  };
+  const controlledDatabase: Database = {
+    ...database,
+    async read(statement, options) {
+      control.reads++;
+      await control.before();
+      return database.read(statement, options);
+    },
+    async write(statements, options) {
+      control.writes++;
+      await control.before();
+      return database.write(statements, options);
+    },
+  };
+  return { control, database: controlledDatabase };
+}

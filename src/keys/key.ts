@@ -1,0 +1,69 @@
+import { createHash } from "node:crypto";
+import type { Random } from "../base/random.ts";
+import type { Role } from "../protocol/roles.ts";
+import type { Row } from "../store/database.ts";
+
+/** A key as lists show it. Its text is shown once, when it is made. */
+export type KeyView = {
+  readonly keyId: string;
+  readonly name: string;
+  readonly role: Role;
+  /** The only tenant that it may act for; null for any that a request names. */
+  readonly tenant: string | null;
+  /** Whether it may read payloads and results. */
+  readonly payloads: boolean;
+  readonly status: "active" | "expired" | "revoked";
+  readonly createdAtMs: number;
+  readonly createdBy: string | null;
+  readonly expiresAtMs: number | null;
+  /** Within the last minute or so. */
+  readonly lastUsedAtMs: number | null;
+  readonly revokedAtMs: number | null;
+  /** The key that it was rotated to. */
+  readonly replacedBy: string | null;
+};
+
+// What finds leaked keys in files and logs looks for this.
+const prefix = "fl_";
+const words = 8;
+const form = new RegExp(`^${prefix}[\\w-]{43}$`);
+
+/** The text of a new key: 256 random bits. */
+export function newKeyText(random: Random): string {
+  const bits = Buffer.alloc(words * 4);
+  for (let at = 0; at < words; at++) bits.writeUInt32BE(random.uint32(), at * 4);
+  return prefix + bits.toString("base64url");
+}
+
+export function isKeyText(text: string): boolean {
+  return form.test(text);
+}
+
+/**
+ * What is stored of a key. It needs no salt and no slow hash, as a password does: nothing can guess 256
+ * random bits.
+ */
+export function hashOfKey(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+export function toKeyView(row: Row): KeyView {
+  const time = (column: string) => (row[column] === null ? null : Number(row[column]));
+  const revokedAtMs = time("revoked_at");
+  const expiresAtMs = time("expires_at");
+  const isExpired = expiresAtMs !== null && expiresAtMs <= Number(row["now_at"]);
+  return {
+    keyId: row["key_id"],
+    name: row["name"],
+    role: row["role"],
+    tenant: row["tenant"],
+    payloads: Number(row["payloads"]) === 1,
+    status: revokedAtMs !== null ? "revoked" : isExpired ? "expired" : "active",
+    createdAtMs: Number(row["created_at"]),
+    createdBy: row["created_by"],
+    expiresAtMs,
+    lastUsedAtMs: time("last_used_at"),
+    revokedAtMs,
+    replacedBy: row["replaced_by"],
+  };
+}

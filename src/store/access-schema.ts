@@ -1,0 +1,46 @@
+import { defaultNow, index, keyText, sql, type Statement, table } from "./sql.ts";
+
+/** The tables of who may call: keys, and tokens that are refused before they expire. */
+export const credentials: readonly Statement[] = [
+  // Keys of callers. The text of a key is in no row: `hash` is its SHA-256 in hexadecimal.
+  sql`create table ${table("api_key")} (
+    key_id ${keyText} primary key not null,
+    name text not null,
+    hash ${keyText} not null,
+    role text not null,
+    -- The only tenant that it may act for; null for any.
+    tenant ${keyText},
+    -- 1 if it may read what users have put in.
+    payloads integer not null default 0,
+    created_at bigint not null default (${defaultNow}),
+    created_by text,
+    expires_at bigint,
+    -- Written now and then, for display.
+    last_used_at bigint,
+    revoked_at bigint,
+    -- The key that it was rotated to.
+    replaced_by ${keyText},
+    version bigint not null
+  )`,
+  sql`create unique index ${index("api_key_hash")} on ${table("api_key")} (hash)`,
+  sql`create index ${index("api_key_version")} on ${table("api_key")} (version)`,
+  // Tokens that are refused though they have not expired: one by its `jti`, or all that a user was issued
+  // before `before_at`. The row is of no use after `expires_at`.
+  sql`create table ${table("token_revocation")} (
+    kind text not null check (kind in ('jti', 'user')),
+    tenant ${keyText} not null default '',
+    subject ${keyText} not null,
+    before_at bigint not null,
+    expires_at bigint not null,
+    created_by text,
+    version bigint not null,
+    primary key (kind, tenant, subject)
+  )`,
+  sql`create index ${index("token_revocation_version")} on ${table("token_revocation")} (version)`,
+  // Counts the changes of both tables. A change locks the row first, so that versions are committed in
+  // order, and a server that has seen one has seen all before it.
+  sql`create table ${table("credential_version")} (
+    id integer primary key not null,
+    version bigint not null
+  )`,
+];

@@ -1,0 +1,49 @@
+import * as keys from "../../src/keys/sql.ts";
+import { type RoomStatements, sqlFile } from "./examples.ts";
+
+const key = {
+  keyId: "key-1",
+  hash: "0123",
+  name: "ci",
+  role: "operator",
+  tenant: null,
+  payloads: false,
+  createdBy: "ada",
+  expiresAtMs: 9,
+} as const;
+const rotation = {
+  keyId: "key-1",
+  newKeyId: "key-2",
+  hash: "4567",
+  createdBy: "ada",
+  overlapMs: 60_000,
+};
+const revocation = {
+  kind: "user",
+  tenant: "default",
+  subject: "ada",
+  beforeMs: 5,
+  expiresAtMs: 9,
+  createdBy: null,
+} as const;
+
+export const keyStatements: RoomStatements = {
+  "src/keys/sql.ts": sqlFile(keys, {
+    nextVersion: () => keys.nextVersion(),
+    readVersion: () => keys.readVersion(),
+    insertKey: () => keys.insertKey(key, 100),
+    insertRotated: () => keys.insertRotated(rotation, 100),
+    expireRotated: () => keys.expireRotated(rotation),
+    revokeKey: () => keys.revokeKey("key-1"),
+    pruneKeys: () => keys.pruneKeys(60_000),
+    readKeys: () => keys.readKeys(["key-1", "key-2"]),
+    listKeys: () => [keys.listKeys(undefined, 50), keys.listKeys("key-1", 50)],
+    keysSince: () => keys.keysSince(3),
+    noteUses: () => keys.noteUses([["key-1", 5]]),
+    insertRevocation: () => keys.insertRevocation(revocation, 100),
+    pruneRevocations: () => keys.pruneRevocations(),
+    readRevocation: () => keys.readRevocation(revocation),
+    listRevocations: () => keys.listRevocations(revocation, 50),
+    revocationsSince: () => keys.revocationsSince(3),
+  }),
+};
