@@ -152,7 +152,6 @@ export type {
   RevokeTokens,
   TokenRevocations,
 } from "./keys/revocations.ts";
-export type { Role } from "./protocol/roles.ts";
 export type { Links, Started, StartedBy } from "./links/links.ts";
 export type { ModelPrice, ModelUsage, Prices } from "./base/usage.ts";
 export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";

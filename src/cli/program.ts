@@ -8,6 +8,7 @@ import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
 import { flowsCommand } from "./commands/flows.ts";
+import { credentialCommands } from "./commands/keys.ts";
 import { limitsCommand } from "./commands/limits.ts";
 import { migrateCommand } from "./commands/migrate.ts";
 import { openApiCommand } from "./commands/openapi.ts";
@@ -77,6 +78,7 @@ export function createProgram(): Command {
     pauseCommands,
     limitsCommand,
     throttlesCommand,
+    credentialCommands,
     migrateCommand,
     doctorCommand,
     openApiCommand,

@@ -3,13 +3,16 @@ import { sleep, systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
-import { createClientCredentials, createHttp, errorFromWire, type Http } from "../client/http.ts";
+import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import { hasEnded, type Redrive } from "../dead-letters/redrive.ts";
 import type { HistoryEntry, RunView } from "../flows/rows.ts";
 import type { OpenSignal, Runs } from "../flows/runs.ts";
 import type { flowToJson } from "../runtime/flows.ts";
+import type { KeyView } from "../keys/key.ts";
+import type { Grant } from "../keys/keys.ts";
+import type { Revocation } from "../keys/revocations.ts";
 import type { Flotilla, PodInfo } from "../runtime/connect.ts";
 import type { Schedule } from "../schedules/rows.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
@@ -19,12 +22,7 @@ import type { SessionPage, SessionService, SessionView } from "../sessions/servi
 import type { Links } from "../links/links.ts";
 import type { Paused } from "../tasks/claim/pauses.ts";
 import type { LimitState } from "../tasks/concurrency/limits.ts";
-import {
-  type EachParts,
-  type EnqueueRow,
-  enqueueEach,
-  type RowOutcome,
-} from "../tasks/enqueue/each.ts";
+import type { EnqueueRow } from "../tasks/enqueue/each.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { whyOpen } from "../tasks/inspect/blocked-by.ts";
 import { resultOf, timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
@@ -33,11 +31,12 @@ import type { TaskContract } from "../tasks/model.ts";
 import type { StepEntry, TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 import { checkedFetch } from "./checked-fetch.ts";
+import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
 
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
 export type Operations = Pick<
   Flotilla,
-  "agents" | "enqueue" | "enqueueEach" | "pods" | "throttles" | "waitFor"
+  "agents" | "enqueue" | "enqueueEach" | "keys" | "pods" | "throttles" | "tokens" | "waitFor"
 > & {
   readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "waitFor">;
   readonly runs: Omit<Runs, "doing">;
@@ -67,7 +66,6 @@ export type Remote = { readonly client: Client; readonly http: Http };
 export type ActingFor = { user?: string | undefined; tenant?: string | undefined };
 
 type Query = Record<string, string | number | undefined>;
-type NewTask = Awaited<ReturnType<EachParts["prepare"]>>;
 type Shown<View> = View & { readonly noWorker: boolean };
 
 const noLinks: Links = { startedBy: null, started: [], hasMore: false };
@@ -328,6 +326,24 @@ export function remoteOperations({ client, http }: Remote): Operations {
       remove: async (_, name) => (await ifFound(http("DELETE", agentAt(name)))) !== undefined,
     },
 
+    // The server names the key that makes a key or a revocation, and knows its rights.
+    keys: {
+      list: (query = {}) => http("GET", "/v1/keys", { query }),
+      create: (options) => http("POST", "/v1/keys", { body: withoutMaker(options) }),
+      revoke: async (keyId) => (await http<{ key: KeyView }>("DELETE", keyAt(keyId))).key,
+      rotate: (keyId, options = {}) =>
+        http("POST", `${keyAt(keyId)}/rotate`, { body: withoutMaker(options) }),
+    },
+
+    tokens: {
+      async revoke(options) {
+        const path = "/v1/tokens/revocations";
+        const body = withoutMaker(options);
+        return (await http<{ revocation: Revocation }>("POST", path, { body })).revocation;
+      },
+      revocations: (query = {}) => http("GET", "/v1/tokens/revocations", { query }),
+    },
+
     sessionService: {
       // The server decides by the token which sessions a caller may see.
       list: async (_, { only: __, ...options }) =>
@@ -353,15 +369,11 @@ const scheduleAt = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(s
 const redriveAt = (redriveId: string) => `/v1/dlq/redrives/${encodeURIComponent(redriveId)}`;
 const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
 const sessionAt = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
+const keyAt = (keyId: string) => `/v1/keys/${encodeURIComponent(keyId)}`;
 const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 
-function nameOf(task: TaskContract | string): string {
-  return typeof task === "string" ? task : task.name;
-}
-
-/** Options as JSON. The trace is in the headers of every request. */
-function withoutTrace(options: EnqueueOptions): object {
-  const { trace: _, tx: __, ...sent } = options;
+function withoutMaker(options: Grant): object {
+  const { by: _, within: __, ...sent } = options;
   return sent;
 }
 
@@ -442,50 +454,4 @@ function whenEnded<View>(
       settle();
     };
   });
-}
-
-/** Sends rows in requests of bounded size, each row with its own outcome. */
-async function sendRows(
-  http: Http,
-  rows: Iterable<EnqueueRow>,
-  options: Parameters<typeof enqueueEach>[1],
-  note: (name: string, noWorker: boolean) => void,
-) {
-  type Sent = { name: string; input: unknown; options: object };
-  type Answer = { outcomes: RowOutcome[]; noWorker: string[] };
-  const sent = new Map<NewTask, Sent>();
-  let failure: unknown;
-  const prepare = ({ task, input, options: own = {} }: EnqueueRow): NewTask => {
-    const row = { name: nameOf(task), input, options: withoutTrace(own) };
-    // Only the size of its payload counts here; the server makes the task.
-    const newTask = { name: row.name, payload: JSON.stringify(row) } as NewTask;
-    sent.set(newTask, row);
-    return newTask;
-  };
-  const insert = async (newTasks: readonly NewTask[]) => {
-    const body = newTasks.map((each) => sent.get(each)!);
-    sent.clear();
-    try {
-      const answer = await http<Answer>("POST", "/v1/tasks/bulk", { body });
-      for (const name of answer.noWorker) note(name, true);
-      return answer.outcomes.map((each) =>
-        each.outcome === "rejected"
-          ? { error: errorFromWire(each) }
-          : {
-              taskId: each.taskId,
-              created: each.outcome === "created",
-              ...(each.outcome === "replaced" && { replaced: true }),
-            },
-      );
-    } catch (error) {
-      failure = error;
-      // A refused request is no fault of one of its rows, so don't send them one by one.
-      throw new Error("the request failed", { cause: error });
-    }
-  };
-  try {
-    return await enqueueEach(rows, options, { prepare, insert, splits: false });
-  } catch (error) {
-    throw failure ?? error;
-  }
 }

@@ -18,6 +18,7 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
   const store = await storeOf(flags, config);
   const apiKeys = keysFromEnvironment();
   const secret = process.env["FLOTILLA_TOKEN_SECRET"];
+  const keys = process.env["FLOTILLA_KEYS"] as "store" | undefined;
   return resolved({
     ...config,
     ...(store !== undefined && { store }),
@@ -30,6 +31,7 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
       ...(port !== undefined && { port }),
       ...(adminPort !== undefined && { adminPort }),
       ...(apiKeys && { apiKeys }),
+      ...(keys && { keys }),
       ...(secret && { tokens: { ...config.server?.tokens, secret } }),
     },
   });

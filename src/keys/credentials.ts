@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
-import { type Role, roles, verbsOfRole } from "../protocol/roles.ts";
+import { type Role, roles, verbsOfRole } from "../protocol/verbs.ts";
 import type { Verb } from "../protocol/verbs.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hashOfKey, isKeyText } from "./key.ts";
@@ -296,7 +296,9 @@ export function createCredentials(parts: CredentialsParts): Credentials {
 function toKnownKey(row: Row): KnownKey {
   const { key_id: keyId, name, role, tenant, expires_at: expiresAt } = row;
   // A later release may have stored a role that this one doesn't know.
-  const verbs = roles.includes(role) ? verbsOfRole(role) : [];
+  const granted = roles.includes(role) ? verbsOfRole[role as Role] : [];
+  const payloads = Number(row["payloads"]) === 1;
+  const verbs: readonly Verb[] = payloads ? [...granted, "payloads:read"] : granted;
   // An administrator acts for all tenants, so a key of one tenant never gets `admin`.
   const allowed = tenant === null ? verbs : verbs.filter((verb) => verb !== "admin");
   return {
@@ -304,7 +306,7 @@ function toKnownKey(row: Row): KnownKey {
     name,
     role,
     ...(tenant !== null && { tenant }),
-    payloads: Number(row["payloads"]) === 1,
+    payloads,
     verbs: new Set(allowed),
     expiresAtMs: expiresAt === null ? null : Number(expiresAt),
     isRevoked: row["revoked_at"] !== null,

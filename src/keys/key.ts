@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Random } from "../base/random.ts";
-import type { Role } from "../protocol/roles.ts";
+import type { Role } from "../protocol/verbs.ts";
 import type { Row } from "../store/database.ts";
 
 /** A key as lists show it. Its text is shown once, when it is made. */

@@ -5,7 +5,7 @@ import type { Ids } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
-import { type Role, roles, verbsOfRole } from "../protocol/roles.ts";
+import { type Role, roles, verbsOfRole } from "../protocol/verbs.ts";
 import type { Verb } from "../protocol/verbs.ts";
 import type { Database, Row } from "../store/database.ts";
 import { untilKnown, writeUntilKnown } from "../store/retry.ts";
@@ -217,7 +217,7 @@ function checkGrant(
 ): void {
   if (!within) return;
   const isAdmin = within.verbs.has("admin");
-  const lacks = isAdmin ? [] : verbsOfRole(role).filter((verb) => !within.verbs.has(verb));
+  const lacks = isAdmin ? [] : verbsOfRole[role].filter((verb) => !within.verbs.has(verb));
   const isForeign = within.tenant !== undefined && within.tenant !== tenant;
   if (lacks.length === 0 && !isForeign && (!payloads || within.payloads)) return;
   throw new FlotillaError(

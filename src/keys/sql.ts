@@ -1,5 +1,5 @@
 import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
-import type { Role } from "../protocol/roles.ts";
+import type { Role } from "../protocol/verbs.ts";
 
 const keys = table("api_key");
 const revocations = table("token_revocation");

@@ -147,7 +147,7 @@ export const closeCodes = {
   goingAway: 1001,
   /** A frame is larger than the server accepts. */
   tooBig: 1009,
-  /** The token has expired. */
+  /** The token or the key has expired, or was revoked: the reason says which. */
   expired: 4401,
   /** The client does not read what it is sent. It may reconnect with its last seq. */
   tooSlow: 4408,

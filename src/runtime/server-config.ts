@@ -3,12 +3,18 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Role, roles, type Verb, verbs } from "../protocol/verbs.ts";
 
 export type ServerConfig = {
-  /** Default `127.0.0.1`. Any other address needs `apiKeys`, `tokens` or `login`. */
+  /** Default `127.0.0.1`. Any other address needs `apiKeys`, `tokens`, `keys` or `login`. */
   host?: string;
   /** Default 8080; 0 takes a free one. */
   port?: number;
   /** Keys for `Authorization: Bearer <key>`. At least 16 characters each. */
   apiKeys?: readonly ApiKey[];
+  /**
+   * `"store"`: every caller needs a key, programs on this machine too, and those that `flotilla keys create`
+   * has made are enough. Default: needed where there are `apiKeys` or `tokens`; keys of the store are
+   * accepted beside them.
+   */
+  keys?: "store" | undefined;
   /** How tokens of users are verified. Without it tokens are refused. */
   tokens?: TokenConfig;
   /** Serves HTTPS on both ports. Files that change are read again. */
@@ -147,6 +153,7 @@ export function checkServer(server: ServerConfig | undefined): void {
   checkOptions("config.server", server, [
     "host",
     "apiKeys",
+    "keys",
     "tokens",
     "tls",
     "login",
@@ -160,6 +167,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     if (value !== undefined) checkNumber(`server.${name}`, value, range);
   }
   for (const name of perCaller) checkPerCaller(`server.${name}`, server[name]);
+  if (server.keys !== undefined) checkChoice("server.keys", server.keys, ["store"]);
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);
   if (server.tls) checkTls(server.tls);

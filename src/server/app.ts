@@ -26,6 +26,7 @@ import { agentRoutes } from "./api/agents.ts";
 import { bulkRoutes, taskRoutes } from "./api/tasks.ts";
 import { deadLetterRoutes } from "./api/dead-letters.ts";
 import { fleetRoutes } from "./api/fleet.ts";
+import { keyRoutes } from "./api/access/keys.ts";
 import { limitRoutes } from "./api/limits.ts";
 import { homeRoutes } from "./home/home.ts";
 import { runRoutes } from "./api/runs.ts";
@@ -95,7 +96,7 @@ export function createApp(parts: AppParts): Hono {
   const { sessions = flotilla.sessionService } = parts;
   const { members = createMembers(sessions, clock) } = parts;
   const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
-  const { streams = createEventStreams(clock, defaultBufferBytes) } = parts;
+  const { streams = createEventStreams(clock, defaultBufferBytes, authenticator) } = parts;
   const { serializer = createSerializer(parts) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock) } = parts;
@@ -138,6 +139,7 @@ export function createApp(parts: AppParts): Hono {
     ...limitRoutes({ flotilla }),
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
+    ...keyRoutes({ flotilla }),
     ...sessionRoutes({ sessions, members, maxBytes }),
     ...sessionStreamRoutes({
       sessions,

@@ -91,8 +91,9 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
     const { code, details = {} } = error;
     const status = statusOf(code);
     if (isOverloadCode(code)) count(code);
-    // A stopping server refuses requests, and its callers use another one.
-    else if (status >= 500 && code !== "closed") {
+    // A stopping server refuses requests, and its callers use another one. That credentials can't be checked
+    // is logged once where they are read: callers that are unknown must not fill the log.
+    else if (status >= 500 && code !== "closed" && !isUnchecked(c, code)) {
       const { method, path } = c.req;
       log.error({ method, path, code, error: messageOf(thrown) }, "request failed");
     }
@@ -103,6 +104,11 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
       status,
     );
   };
+}
+
+/** Whether the request was refused before its caller was known, because that couldn't be checked. */
+function isUnchecked(c: Context, code: ErrorCode): boolean {
+  return code === "unavailable" && c.get("caller") === undefined;
 }
 
 /** Logs refusals by a limit, counted by code. */

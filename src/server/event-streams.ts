@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import type { Clock } from "../base/clock.ts";
-import { callerOf } from "./auth/authenticate.ts";
+import type { FlotillaError } from "../base/errors.ts";
+import { type Authenticator, callerOf } from "./auth/authenticate.ts";
 import { createDrain } from "./drain.ts";
 import { onExpiry } from "./socket/connection.ts";
 import { cutConnection, countWaiting } from "./admission/admission.ts";
@@ -27,7 +28,11 @@ export const defaultBufferBytes = 1024 * 1024;
 // Shorter than the idle timeout of common proxies.
 const heartbeatMs = 15_000;
 
-export function createEventStreams(clock: Clock, bufferBytes: number): EventStreams {
+export function createEventStreams(
+  clock: Clock,
+  bufferBytes: number,
+  authenticator?: Pick<Authenticator, "watch">,
+): EventStreams {
   const all = new Set<() => void>();
   const encoder = new TextEncoder();
 
@@ -63,6 +68,11 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
       cutReader(c, control);
       return false;
     };
+    /** The status can't tell any more, so an event does. */
+    const refuse = ({ code, message }: FlotillaError) => {
+      writeText(`event: error\ndata: ${JSON.stringify({ code, message, details: {} })}\n\n`);
+      end();
+    };
     const beat = () => {
       if (writeText(":\n\n")) cancelBeat = clock.after(heartbeatMs, beat);
     };
@@ -74,6 +84,7 @@ export function createEventStreams(clock: Clock, bufferBytes: number): EventStre
           control = controller;
           all.add(end);
           cleanUps.push(() => cancelBeat(), onExpiry(clock, callerOf(c), end));
+          cleanUps.push(authenticator?.watch(callerOf(c), refuse) ?? (() => {}));
           // Write at once, so that the headers are sent even where no event comes for long.
           beat();
           if (isOver) return;

@@ -121,6 +121,7 @@ describe("without credentials", () => {
       const apiKeys = ["a-key-of-16-chars-or-more"];
       expect(() => checkListenHost(host, { apiKeys })).not.toThrow();
       expect(() => checkListenHost(host, { login: () => null })).not.toThrow();
+      expect(() => checkListenHost(host, { keys: "store" })).not.toThrow();
       expect(() => checkListenHost(host, { tokens: { secret: "s".repeat(32) } })).not.toThrow();
     },
   );

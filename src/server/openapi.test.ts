@@ -285,6 +285,13 @@ describe("what routes answer", () => {
     await ask("put", "/v1/agents/remote", { settings, ifRevision: 1 });
     for (const path of ["/v1/agents", "/v1/agents/remote"]) await ask("get", path);
     await ask("delete", "/v1/agents/remote");
+    const { key } = await post("/v1/keys", { name: "ci", role: "operator", tenant: "a" });
+    await post(`/v1/keys/${key.keyId}/rotate`, { overlapMs: 0 });
+    await ask("delete", `/v1/keys/${key.keyId}`);
+    await ask("get", "/v1/keys");
+    await post("/v1/tokens/revocations", { jti: "one" });
+    await post("/v1/tokens/revocations", { user: "ada" });
+    await ask("get", "/v1/tokens/revocations");
     await askAboutSessions(ask, post);
 
     for (const each of release) each();
@@ -321,6 +328,11 @@ describe("what routes answer", () => {
       ["post", "/v1/runs", { flow: "no spaces" }, "invalid_option"],
       ["post", "/v1/runs", { flow: "order", options: { attempts: 2 } }, "invalid_option"],
       ["post", "/v1/runs", { flow: "order", options: { after: ["nobody"] } }, "not_found"],
+      ["post", "/v1/keys", { name: "ci", role: "root" }, "invalid_option"],
+      ["post", "/v1/keys", { name: "ci", role: "admin", tenant: "a" }, "invalid_option"],
+      ["delete", "/v1/keys/none", undefined, "not_found"],
+      ["post", "/v1/keys/none/rotate", undefined, "not_found"],
+      ["post", "/v1/tokens/revocations", { jti: "a", expiresAtMs: 1 }, "invalid_option"],
       ["get", "/v1/runs?status=done", undefined, "invalid_option"],
       ["get", "/v1/runs/none", undefined, "not_found"],
       ["get", "/v1/runs/none/history", undefined, "not_found"],

@@ -4,6 +4,7 @@ import { leastRole } from "../protocol/verbs.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
+import { keySpecs } from "./api/access/keys.schema.ts";
 import { limitSpecs } from "./api/limits.schema.ts";
 import { runSpecs } from "./api/runs.schema.ts";
 import { scheduleSpecs } from "./api/schedules.schema.ts";
@@ -34,6 +35,7 @@ const commonCodes: readonly ErrorCode[] = [
   "unauthorized",
   "forbidden",
   "closed",
+  "unavailable",
   "internal",
   ...errorCodes.filter((code) => code.startsWith("store_")),
   "unknown_outcome",
@@ -214,5 +216,6 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(agentSpecs),
   ...Object.values(sessionSpecs),
   ...Object.values(turnSpecs),
+  ...Object.values(keySpecs),
   ...Object.values(fleetSpecs),
 ];

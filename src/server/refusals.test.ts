@@ -46,6 +46,13 @@ describe("a refusal", () => {
     });
   });
 
+  test("before the caller is known, because keys can't be checked, leaves no line", async () => {
+    const thrown = new FlotillaError("unavailable", "keys can't be checked right now");
+    const { lines, ask } = answering(() => thrown);
+    const answer = await ask();
+    expect([answer.status, answer.headers.get("retry-after"), lines]).toEqual([503, "1", []]);
+  });
+
   test("for the store's trouble names the store in the log, and nowhere else", async () => {
     const where = "the database can't be reached: connect ECONNREFUSED 10.20.30.40:5432";
     for (const code of ["store_unavailable", "unknown_outcome", "internal"] as const) {

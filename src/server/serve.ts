@@ -102,6 +102,7 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     adminPort,
     maxConnections,
     apiKeys = [],
+    keys,
     tokens,
     tls,
     login,
@@ -109,13 +110,13 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   } = parts.server;
   const { socketBufferBytes: bufferBytes = defaultBufferBytes, framesPerSecond } = parts.server;
   const authenticator = createAuthenticator(
-    { apiKeys, tokens, login, origins },
-    { clock, random: systemRandom, log },
+    { apiKeys, keys, tokens, login, origins },
+    { clock, random: systemRandom, log, credentials: flotilla.credentials },
   );
   const pages = await openPages(parts.server.pages);
   await authenticator.ready;
   const members = createMembers(sessions, clock);
-  const streams = createEventStreams(clock, bufferBytes);
+  const streams = createEventStreams(clock, bufferBytes, authenticator);
   const limits = createCallerLimits(clock, parts.server);
   const maxTotal = maxConnections ?? defaultMaxConnections;
   const defaults = defaultAnonymousLimits(maxTotal, parts.server.maxAnonymous);
@@ -145,7 +146,12 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     onEvent: (event) => parts.metrics.observe(event),
   });
   const endStreams = () => streams.end();
-  const isOpen = isOpenServer({ apiKeys, tokens, login });
+  const isOpen = isOpenServer({ apiKeys, tokens, login, keys });
+  const storeAlone = !isOpen && apiKeys.length === 0 && !tokens && !login;
+  if (storeAlone && (await flotilla.credentials.ready()) === 0) {
+    const advice = "make one with `flotilla keys create <name> --role admin`";
+    log.warn({ advice }, "the store has no keys yet, so that every request is refused");
+  }
   const checkPeer = isOpen ? await openPeerCheck(parts.peers) : undefined;
   if (isOpen && !checkPeer) {
     const advice = "every user of this machine may call: configure server.apiKeys to prevent it";

@@ -120,9 +120,13 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
         session: serializer.shown(sessionSchema, session, reader),
         shown: (entry) => serializer.shown(entrySchema, entry, reader),
       });
+      const nextAllowed = () => {
+        const refusal = authenticator.refusalOf(caller);
+        return refusal ? Promise.reject(refusal) : nextPage();
+      };
       const body = await pagedBody(
         context,
-        () => withPageSlot(context, pageSemaphore, nextPage),
+        () => withPageSlot(context, pageSemaphore, nextAllowed),
         (error) => void frameErrorOf(error, log),
       );
       return { status: 200, body };

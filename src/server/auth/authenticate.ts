@@ -4,8 +4,9 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { type Random, systemRandom } from "../../base/random.ts";
+import type { Credential, Credentials, KnownKey } from "../../keys/credentials.ts";
 import { type Role, sessionVerbs, type Verb, verbs, verbsOfRole } from "../../protocol/verbs.ts";
-import type { ApiKey, LoginHook, TokenConfig } from "../../runtime/server-config.ts";
+import type { ApiKey, LoginHook, ServerConfig, TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, requireName, nameInHeader } from "./caller.ts";
 import { createLogin } from "./login.ts";
 import { checkLocal } from "./origins.ts";
@@ -15,7 +16,17 @@ export type AcceptedCredentials = {
   tokens?: TokenConfig | undefined;
   /** The host app's own sign-in. */
   login?: LoginHook | undefined;
+  /** `"store"`: callers need credentials also where the config has none. */
+  keys?: ServerConfig["keys"];
   origins?: readonly string[] | undefined;
+};
+
+type AuthenticatorParts = {
+  clock: Clock;
+  random?: Random;
+  log?: Logger;
+  /** Keys of the store, and revoked tokens. Without it there are none. */
+  credentials?: Credentials | undefined;
 };
 
 /** The parts of a request that carry credentials. */
@@ -37,12 +48,14 @@ export type AuthRequest = {
 export type Authenticator = {
   /** Resolves to the caller; rejects where the credentials are missing or invalid. */
   caller(authRequest: AuthRequest): Promise<Caller>;
+  /** Why a caller's credential is refused by now; undefined while it is accepted. */
+  refusalOf(caller: Caller): FlotillaError | undefined;
+  /** Calls back once, when the caller's credential is revoked or has ended. The returned function ends it. */
+  watch(caller: Caller, onEnd: (refusal: FlotillaError) => void): () => void;
   readonly tickets: Tickets;
   /** Settles when tokens can be verified; rejects where they never can, as with an invalid JWKS. */
   readonly ready: Promise<unknown>;
 };
-
-type AuthenticatorParts = { clock: Clock; random?: Random; log?: Logger };
 
 type Tickets = {
   issue(caller: Caller): { ticket: string; expiresAtMs: number };
@@ -59,6 +72,8 @@ type KeyHolder = {
   readonly tenant?: string;
   readonly role?: Role;
   readonly verbs: ReadonlySet<Verb>;
+  /** Of a key in the store. */
+  readonly credential?: Credential;
 };
 
 const administrator: KeyHolder = { role: "admin", verbs: new Set(verbs) };
@@ -70,31 +85,43 @@ const maxTicketsPerKey = 10_000;
 const maxTickets = 100_000;
 
 /**
- * Authenticates callers. With keys, tokens or a sign-in configured, a caller needs one of them. Without,
- * only programs on this machine may call.
+ * Authenticates callers. With keys, tokens or a sign-in configured, a caller needs one of them or a key of
+ * the store. Without, only programs on this machine may call.
  */
 export function createAuthenticator(
-  { apiKeys, tokens, login, origins = [] }: AcceptedCredentials,
-  { clock, random = systemRandom, log = silentLogger }: AuthenticatorParts,
+  { apiKeys, tokens, login, keys, origins = [] }: AcceptedCredentials,
+  { clock, random = systemRandom, log = silentLogger, credentials }: AuthenticatorParts,
 ): Authenticator {
   const holderOf = createKeyring(apiKeys);
   // Loaded only where tokens are configured, because the JWT library takes a while to load.
   const verifier =
     tokens && import("./tokens.ts").then((loaded) => loaded.createTokenVerifier(tokens, clock));
-  const ready = Promise.resolve(verifier);
-  ready.catch(() => {});
   const tickets = createTickets(clock, random);
-  const isOpen = isOpenServer({ apiKeys, tokens, login });
+  const isOpen = isOpenServer({ apiKeys, tokens, login, keys });
   const signedIn = login && createLogin(login, { origins, clock, log });
+  // An open server needs no keys of the store, and reads them only when a caller sends one.
+  const ready = Promise.all([verifier, isOpen ? undefined : credentials?.ready()]);
+  ready.catch(() => {});
+
+  const refusalOf = ({ credential }: Caller) => credential && credentials?.refusalOf(credential);
+  const accepted = (caller: Caller): Caller => {
+    const refusal = refusalOf(caller);
+    if (refusal) throw refusal;
+    return caller;
+  };
 
   return {
     tickets,
     ready,
+    refusalOf,
+    watch({ credential }, onEnd) {
+      return (credential && credentials?.watch(credential, onEnd)) ?? (() => {});
+    },
     async caller(authRequest) {
       const { ticket } = authRequest;
       if (ticket !== undefined) {
         const caller = tickets.redeem(ticket);
-        if (caller) return caller;
+        if (caller) return accepted(caller);
         throw new FlotillaError(
           "unauthorized",
           "the ticket was used already or has expired: get a new one",
@@ -102,6 +129,9 @@ export function createAuthenticator(
       }
       if (isOpen) {
         checkLocal(authRequest, origins);
+        // Such a caller needs no key. One that is sent counts all the same, with no more than it allows.
+        const key = await credentials?.keyOf(bearerOf(authRequest) ?? "");
+        if (key) return callerOfKey(holderOfStored(key), "server", authRequest);
         return callerOfKey(administrator, "local", authRequest);
       }
       const bearer = bearerOf(authRequest);
@@ -115,12 +145,17 @@ export function createAuthenticator(
       }
       const holder = holderOf(bearer);
       if (holder) return callerOfKey(holder, "server", authRequest);
+      const stored = await credentials?.keyOf(bearer);
+      if (stored) return callerOfKey(holderOfStored(stored), "server", authRequest);
       // A JWT has three parts with dots between; anything else was meant as a key.
       if (verifier && bearer.split(".").length === 3) {
         const verify = await verifier;
-        return callerOfUser(await verify(bearer), authRequest);
+        return accepted(callerOfUser(await verify(bearer), authRequest));
       }
-      throw new FlotillaError("unauthorized", "unknown API key: send one of server.apiKeys");
+      throw new FlotillaError(
+        "unauthorized",
+        "unknown API key: send one of server.apiKeys, or one that `flotilla keys create` has made",
+      );
     },
   };
 }
@@ -130,8 +165,9 @@ export function isOpenServer({
   apiKeys = [],
   tokens,
   login,
+  keys,
 }: Partial<AcceptedCredentials>): boolean {
-  return apiKeys.length === 0 && !tokens && !login;
+  return apiKeys.length === 0 && !tokens && !login && keys === undefined;
 }
 
 /** Authenticates a request and stores its caller for `callerOf`. */
@@ -172,6 +208,7 @@ function callerOfKey(
     ...(holder.role !== undefined && { role: holder.role }),
     ...(holder.id !== undefined && { keyId: holder.id }),
     ...(holder.name !== undefined && { keyName: holder.name }),
+    ...(holder.credential && { credential: holder.credential }),
     ...(user !== undefined && { user }),
   };
 }
@@ -204,6 +241,7 @@ function createKeyring(apiKeys: readonly ApiKey[]): (presented: string) => KeyHo
     hash: hashOf(each),
     holder: { ...holderOf(each), id: String(at) },
   }));
+  if (keys.length === 0) return () => undefined;
   return (presented) => {
     const hashed = hash(presented);
     // Compare every key in full, so that the time taken reveals nothing.
@@ -232,6 +270,24 @@ function holderOf(apiKey: ApiKey): KeyHolder {
     ...(isOfTenant && { tenant }),
     ...(granting !== undefined && { role: granting }),
     verbs: granted,
+  };
+}
+
+function holderOfStored({
+  keyId,
+  name,
+  role,
+  tenant,
+  verbs: allowed,
+  payloads,
+}: KnownKey): KeyHolder {
+  return {
+    id: keyId,
+    name,
+    role,
+    ...(tenant !== undefined && { tenant }),
+    verbs: allowed,
+    credential: { kind: "key", keyId, payloads },
   };
 }
 

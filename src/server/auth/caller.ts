@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { isStorable } from "../../base/options.ts";
+import type { Credential } from "../../keys/credentials.ts";
 import { leastRole, type Role, type Verb } from "../../protocol/verbs.ts";
 
 /** Who calls, for which tenant, and with which permissions. */
@@ -24,6 +25,8 @@ export type Caller = {
   /** The only sessions that a token allows, where it names some. */
   readonly sessions?: ReadonlySet<string>;
   readonly expiresAtMs?: number;
+  /** What it was authenticated with, where that can be revoked. */
+  readonly credential?: Credential;
 };
 
 /** What a route or a frame needs of its caller. */

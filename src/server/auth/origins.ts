@@ -37,12 +37,17 @@ export function checkLocal(
 /** Refuses to listen where other machines could call without credentials. */
 export function checkListenHost(
   host: string,
-  { apiKeys = [], tokens, login }: Pick<ServerConfig, "apiKeys" | "tokens" | "login">,
+  {
+    apiKeys = [],
+    tokens,
+    login,
+    keys,
+  }: Pick<ServerConfig, "apiKeys" | "tokens" | "login" | "keys">,
 ): void {
-  if (apiKeys.length > 0 || tokens || login || isLoopback(host)) return;
+  if (apiKeys.length > 0 || tokens || login || keys !== undefined || isLoopback(host)) return;
   throw new FlotillaError(
     "invalid_option",
-    `${host} can be reached from other machines, and no credentials are configured: set server.apiKeys in the config or FLOTILLA_API_KEYS (16 characters or more each, separated by commas), or listen on 127.0.0.1`,
+    `${host} can be reached from other machines, and no credentials are configured: set server.apiKeys in the config or FLOTILLA_API_KEYS (16 characters or more each, separated by commas), or server.keys to "store" for keys that \`flotilla keys create\` makes, or listen on 127.0.0.1`,
   );
 }
 

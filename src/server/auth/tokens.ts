@@ -80,15 +80,25 @@ function callerOf(payload: JWTPayload, claims: TokenConfig["claims"] = {}): Call
     throw refusal(
       `the token's claim ${claims.role} is admin, which acts for all tenants: leave out its claim ${tenantClaim}`,
     );
+  const tenant = nameOf(tenantClaim, payload[tenantClaim] ?? "default");
+  const user = nameOf(userClaim, payload[userClaim]);
+  const { jti, iat } = payload;
   return {
     kind: "user",
-    tenant: nameOf(tenantClaim, payload[tenantClaim] ?? "default"),
+    tenant,
     ...(role !== undefined && { role }),
     ...(role !== undefined && !isOfTenant && { allTenants: true }),
-    user: nameOf(userClaim, payload[userClaim]),
+    user,
     verbs: new Set([...(role ? verbsOfRole[role] : []), ...verbsOf(payload, claims.verbs)]),
     ...(sessions !== undefined && { sessions: new Set(idsOf(sessionsClaim, sessions)) }),
     expiresAtMs: expiryMs(payload.exp!) + toleranceSeconds * 1_000,
+    credential: {
+      kind: "token",
+      tenant,
+      user,
+      ...(typeof jti === "string" && { jti }),
+      ...(iat !== undefined && { issuedAtMs: iat * 1_000 }),
+    },
   };
 }
 

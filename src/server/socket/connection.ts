@@ -96,6 +96,9 @@ export function createSocketConnection(
   const subscriptions = createSubscriptions({ ...parts, caller: () => caller, sendBuffer });
   const expire = () => close(closeCodes.expired, "the token has expired");
   let stopExpiry = onExpiry(clock, caller, expire);
+  const endRefused = ({ code, message }: FlotillaError) =>
+    close(code === "unauthorized" ? closeCodes.expired : closeCodes.goingAway, message);
+  let stopWatch = parts.authenticator.watch(caller, endRefused);
 
   const push = (frame: ServerFrame) => sendBuffer.push(encodeFrame(frame));
   const fail = (ref: Ref | undefined, error: unknown) => push(errorFrame(ref, error, log));
@@ -150,6 +153,8 @@ export function createSocketConnection(
       caller = next;
       stopExpiry();
       stopExpiry = onExpiry(clock, caller, expire);
+      stopWatch();
+      stopWatch = parts.authenticator.watch(caller, endRefused);
       const { expiresAtMs } = caller;
       push({ type: "ack", ref, ...(expiresAtMs !== undefined && { expiresAtMs }) });
       subscriptions.checkAgain();
@@ -274,6 +279,7 @@ export function createSocketConnection(
     subscriptions.close();
     inbox?.leave();
     stopExpiry();
+    stopWatch();
   });
 
   const { tenant, user, expiresAtMs } = caller;

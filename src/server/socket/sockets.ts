@@ -2,7 +2,8 @@ import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { silentLogger } from "../../base/log.ts";
 import { closeCodes, subprotocol } from "../../protocol/frames.ts";
 import type { AnonymousConnections } from "../admission/anonymous-connections.ts";
 import {
@@ -166,7 +167,8 @@ export function createSockets(parts: SocketParts): Sockets {
       });
     } catch (error) {
       if (error instanceof FlotillaError && isOverloadCode(error.code)) countRefusal(error.code);
-      refuseUpgrade(socket, error, log);
+      // That credentials can't be checked is logged once where they are read.
+      refuseUpgrade(socket, error, hasCode(error, "unavailable") ? silentLogger : log);
     }
   };
 

@@ -32,6 +32,8 @@ test("a token whose keys come after its connection has gone leaves no timer behi
     authenticator: {
       tickets: undefined as never,
       ready: Promise.resolve(),
+      refusalOf: () => undefined,
+      watch: () => () => {},
       async caller() {
         if (++asked > 1) await keys.promise;
         return caller;
