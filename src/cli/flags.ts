@@ -98,7 +98,7 @@ export function withServer(command: Command): Command {
     .addOption(
       new Option(
         "--host <address>",
-        "the address to listen on (default: 127.0.0.1); others need FLOTILLA_API_KEYS",
+        "the address to listen on (default: 127.0.0.1); others need FLOTILLA_API_KEYS or FLOTILLA_KEYS=store",
       ).env("FLOTILLA_HOST"),
     )
     .addOption(

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { request } from "node:http";
+import { type IncomingMessage, request } from "node:http";
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { systemClock } from "../../base/clock.ts";
@@ -13,6 +13,8 @@ import { createMetrics } from "../metrics/metrics.ts";
 import { serve } from "../serve.ts";
 
 const secret = "a secret of thirty-two characters or more";
+// More than the buffers of a connection hold.
+const messages = 120;
 const settings: ServerConfig = { keys: "store", tokens: { secret } };
 type TestServer = Awaited<ReturnType<typeof startTestServer>>;
 type Headers = Record<string, string>;
@@ -142,6 +144,30 @@ describe("a key of the store", () => {
       reason: "the key has expired: use another one",
     });
     expect(await statusOf(one, bearer(text))).toBe(401);
+  });
+
+  test("gets no more of an export than was on its way when it was revoked", async () => {
+    const { key, text } = await make();
+    const sessionId = "long";
+    await one.sessions.create("default", { sessionId, users: ["ada"] });
+    const parts = [{ type: "text" as const, text: "x".repeat(200_000) }];
+    for (let n = 0; n < messages; n++)
+      await one.sessions.send("default", sessionId, { parts, author: "ada" });
+    const answer = await new Promise<IncomingMessage>((resolve, reject) => {
+      const path = `${one.url}/v1/sessions/${sessionId}/export`;
+      const sent = request(path, { headers: bearer(text) }, resolve);
+      ends.push(() => sent.destroy());
+      sent.on("error", reject).end();
+    });
+    answer.on("error", () => {});
+    // Nothing is read yet, so that the rest waits on the server.
+    await one.flotilla.keys.revoke(key.keyId);
+    await until("the refusal", async () => (await statusOf(one, bearer(text))) === 401);
+    let bytes = 0;
+    answer.on("data", (chunk: Buffer) => (bytes += chunk.length));
+    await until("the end", () => answer.closed);
+    expect(answer.complete).toBe(false);
+    expect(bytes).toBeLessThan(messages * 200_000);
   });
 
   test("opens no socket by a ticket that was issued before it was revoked", async () => {
