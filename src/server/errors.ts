@@ -82,6 +82,18 @@ const publicMessages: Readonly<Partial<Record<ErrorCode, string>>> = {
     "the store didn't answer, so it is unknown whether this was done: check before you repeat it",
 };
 
+const logged = new WeakSet<Error>();
+
+/** Marks an error whose line is in the log already, so that each request adds none. */
+export function asLogged(error: FlotillaError): FlotillaError {
+  logged.add(error);
+  return error;
+}
+
+export function isLogged(thrown: unknown): boolean {
+  return thrown instanceof Error && logged.has(thrown);
+}
+
 export function createErrorResponder(parts: RefusalParts): ErrorResponder {
   const { log } = parts;
   const count = createRefusalCounter(parts);
@@ -93,7 +105,7 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
     if (isOverloadCode(code)) count(code);
     // A stopping server refuses requests, and its callers use another one. That credentials can't be checked
     // is logged once where they are read: callers that are unknown must not fill the log.
-    else if (status >= 500 && code !== "closed" && !isUnchecked(c, code)) {
+    else if (status >= 500 && code !== "closed" && !isUnchecked(c, code) && !isLogged(thrown)) {
       const { method, path } = c.req;
       log.error({ method, path, code, error: messageOf(thrown) }, "request failed");
     }

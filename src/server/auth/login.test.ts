@@ -170,6 +170,18 @@ describe("a page of another site, which a browser sends the cookie for", () => {
   });
 });
 
+test("a flood of sign-ins that fail is no flood in the log of a server", async () => {
+  const lines: string[] = [];
+  const write = (_: object, message: string) => void lines.push(message);
+  const log: Logger = { debug: write, info: write, warn: write, error: write };
+  const login = () => Promise.reject(new Error("no"));
+  await using server = await startTestServer({ server: { login }, clock: movableClock(), log });
+  for (let n = 0; n < 50; n++) expect((await fetch(`${server.url}/v1/pods`)).status).toBe(503);
+  for (let n = 0; n < 5; n++)
+    await expect(dial(server.socketUrl)).rejects.toMatchObject({ status: 503 });
+  expect(lines).toEqual(["server.login failed"]);
+});
+
 test("a sign-in is used by requests, streams and sockets of a server alike", async () => {
   const login: LoginHook = (request) =>
     request.headers.get("cookie") === cookie ? { user: "ada", role: "viewer" } : null;

@@ -4,6 +4,7 @@ import type { Logger } from "../../base/log.ts";
 import { withTimeout } from "../../base/timeout.ts";
 import { roles, verbsOfRole } from "../../protocol/verbs.ts";
 import type { Login, LoginHook } from "../../runtime/server-config.ts";
+import { asLogged } from "../errors.ts";
 import { type Caller, isName, nameRule } from "./caller.ts";
 import { checkOwnSite } from "./origins.ts";
 
@@ -46,7 +47,8 @@ export function createLogin(
       refused = 0;
       loggedMs = clock.monotonic();
     }
-    return new FlotillaError("unavailable", "cannot tell right now who calls: try again soon");
+    const message = "cannot tell right now who calls: try again soon";
+    return asLogged(new FlotillaError("unavailable", message));
   };
 
   return async (request) => {

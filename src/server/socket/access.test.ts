@@ -19,7 +19,11 @@ const clients: SocketClient[] = [];
 beforeAll(async () => {
   server = await startTestServer({
     clock,
-    server: { tokens: { secret }, apiKeys: [key], origins: ["https://app.example"] },
+    server: {
+      tokens: { secret, claims: { role: "role" } },
+      apiKeys: [key],
+      origins: ["https://app.example"],
+    },
   });
 });
 afterEach(() => {
@@ -267,6 +271,34 @@ describe("a user", () => {
     await clock.advance(8_000);
     expect(await client.closed()).toMatchObject({ code: 4401 });
   });
+});
+
+test("a new token without the role ends what only the role allowed", async () => {
+  const [own, others] = [await session(["kim"]), await session(["bob"])];
+  const client = await as("kim", { role: "viewer" });
+  for (const id of [own, others]) {
+    const joined = await client.request({ type: "join", session: id, lastSeq: 0 });
+    expect(joined).toMatchObject({ type: "joined" });
+  }
+  const less = await token({ sub: "kim" });
+  expect(await client.request({ type: "token", token: less })).toMatchObject({ type: "ack" });
+  expect(await client.find("left")).toMatchObject({ session: others, reason: "removed" });
+  const said = { author: "bob", parts: textMessage("hello").parts };
+  for (const id of [others, own]) await server.sessions.send("acme", id, said);
+  await until("what is said", () => client.seqs(own).length === 1);
+  expect(client.seqs(others)).toEqual([]);
+});
+
+test("a token for all tenants stays with the tenant that its connection was opened for", async () => {
+  const id = await session(["bob"]);
+  const ofAll = () => token({ tenant: undefined, role: "viewer" });
+  const headers = { ...bearer(await ofAll()).headers, "Flotilla-Tenant": "acme" };
+  const client = await open({ headers });
+  expect(await client.find("hello")).toMatchObject({ tenant: "acme", user: "ada" });
+  const renewed = await client.request({ type: "token", token: await ofAll() });
+  expect(renewed).toMatchObject({ type: "ack" });
+  const joined = await client.request({ type: "join", session: id, lastSeq: 0 });
+  expect(joined).toMatchObject({ type: "joined" });
 });
 
 test("a new token that allows less ends what it doesn't allow, and nothing else", async () => {

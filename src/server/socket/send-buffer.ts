@@ -5,7 +5,7 @@ import type { FrameError, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { FeedEvent } from "../../sessions/service.ts";
 import { createDrain } from "../drain.ts";
-import { isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
+import { isLogged, isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
 
 /** Frames that wait to be sent to one client. */
 export type SendBuffer = {
@@ -108,7 +108,7 @@ export function frameErrorOf(thrown: unknown, log: Logger): FrameError {
   const code = isOurs ? thrown.code : "internal";
   // A stopping server refuses frames, and its clients reconnect elsewhere.
   if (isOverloadCode(code)) log.debug({ code }, "socket frame refused by a limit");
-  else if (statusOf(code) >= 500 && code !== "closed")
+  else if (statusOf(code) >= 500 && code !== "closed" && !isLogged(thrown))
     log.error({ code, error: messageOf(thrown) }, "socket frame failed");
   const error = isOurs ? thrown : new FlotillaError("internal", messageOf(thrown));
   const { details, retryAfterMs } = error;
