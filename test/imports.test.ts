@@ -32,7 +32,7 @@ const mayImport: Record<string, string[]> = {
   links: ["base", "store"],
   throttles: ["base", "store", "pods"],
   steps: ["base", "store", "throttles"],
-  tasks: ["base", "protocol", "store", "pods", "links", "throttles", "steps"],
+  tasks: ["base", "protocol", "redaction", "store", "pods", "links", "throttles", "steps"],
   schedules: ["base", "protocol", "store", "tasks"],
   "dead-letters": ["base", "store", "tasks"],
   flows: ["base", "store", "tasks", "throttles", "steps"],

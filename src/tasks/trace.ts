@@ -20,6 +20,7 @@ import {
   type TraceContext,
   type TraceHeaders,
 } from "../base/trace-context.ts";
+import { defaultRedactor } from "../redaction/redactor.ts";
 import type { StepTrace } from "../steps/model.ts";
 import type { Enqueued } from "./enqueue/options.ts";
 import type { Claim, TaskError } from "./rows.ts";
@@ -211,9 +212,12 @@ export function messaging(name: string) {
   return { "messaging.system.name": "flotilla", "messaging.destination.name": name };
 }
 
-/** Records a stored error on a span. */
-export function failSpan(span: Span, { code, message, stack }: TaskError): void {
+/** Records a stored error on a span, without secrets in its text: traces have readers of their own. */
+export function failSpan(span: Span, error: TaskError): void {
   if (!span.isRecording()) return;
+  const { code } = error;
+  const message = defaultRedactor.text(error.message);
+  const stack = error.stack === undefined ? undefined : defaultRedactor.text(error.stack);
   span.setAttribute("error.type", code);
   span.recordException({ name: code, message, ...(stack !== undefined && { stack }) });
   span.setStatus({ code: SpanStatusCode.ERROR, message });
