@@ -4,6 +4,7 @@ import { until } from "../base/contract/movable-clock.ts";
 import type { Logger } from "../base/log.ts";
 import { unrecoverable } from "../flows/decide/thrown.ts";
 import { flow } from "../flows/flow.ts";
+import type { Verb } from "../protocol/verbs.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
 import { dial, startTestServer, textMessage } from "./contract/test-server.ts";
@@ -16,6 +17,9 @@ const content = { note: `use ${formed} here`, deep: [{ password: named, [formed]
 const failure = `no entry with {"apiKey":"${named}"} and ${formed}`;
 
 const key = "a-key-of-16-chars-or-more";
+/** Of a caller that looks after the fleet, and may not see content. */
+const viewerKey = "a-key-that-looks-after";
+const viewing = ["tasks:read", "sessions:read", "sessions:any", "fleet:read"] as Verb[];
 const secret = "a secret of thirty-two characters or more";
 const lines: string[] = [];
 const note = (fields: object, message: string) => void lines.push(JSON.stringify(fields) + message);
@@ -91,7 +95,7 @@ const member = () =>
 beforeAll(async () => {
   server = await startTestServer({
     use: [store, failing, order, clerk, broken],
-    server: { apiKeys: [key], tokens: { secret } },
+    server: { apiKeys: [key, { key: viewerKey, verbs: viewing }], tokens: { secret } },
     log,
     podLog: log,
   });
@@ -241,6 +245,36 @@ describe("a secret in everything that users put in", () => {
     expect(lines.filter((line) => line.includes("using "))).toHaveLength(1);
     expect(lines.filter((line) => line.includes("no entry with")).length).toBeGreaterThan(1);
     expect(lines.filter(hasCanary)).toEqual([]);
+  });
+
+  test("is a shape to a caller that may not see content, as all around it", async () => {
+    const asViewer = { Authorization: `Bearer ${viewerKey}` };
+    const at = `/v1/sessions/${ids["sessionId"]}`;
+    const [task, failed, run, ...ofSession] = await Promise.all(
+      [
+        `/v1/tasks/${ids["taskId"]}`,
+        `/v1/tasks/${ids["failedId"]}`,
+        `/v1/runs/${ids["runId"]}`,
+        at,
+        `${at}/messages`,
+        `${at}/export`,
+      ].map(async (path) => (await call("GET", path, undefined, asViewer)).text),
+    );
+    for (const text of [task!, failed!, run!, ...ofSession]) {
+      expect(text).toMatch(/object, \d keys|text, \d+ characters/);
+      expect(text).not.toMatch(/use |here|no entry with|my key|is it/);
+      expect(hasCanary(text)).toBe(false);
+    }
+    const { payload, error } = (JSON.parse(failed!) as { task: Record<string, unknown> }).task;
+    expect(payload).toMatch(/^object, 2 keys, \d+ bytes$/);
+    expect(error).toMatchObject({ code: "handler_failed" });
+    const socket = await dial(server.socketUrl, { headers: asViewer });
+    await socket.request({ type: "join", session: ids["sessionId"], lastSeq: 0 });
+    await change("POST", `${at}/messages`, { author: "ada", to: "clerk", ...textMessage("more") });
+    await until("its entries", () => socket.seqs(ids["sessionId"]!).includes(6));
+    expect(socket.frames.filter(({ type }) => type === "chunks")).toEqual([]);
+    expect(socket.messages.join("")).not.toMatch(/my key|is it|more/);
+    socket.close();
   });
 
   test("is in the conversation as its members see it", async () => {
