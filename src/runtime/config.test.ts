@@ -96,6 +96,14 @@ describe("a config", () => {
     expect(resolveConfig({ use: [helper], prices })).toMatchObject({ prices });
   });
 
+  test("refuses a redact that leads nowhere or may be slow, and keeps the others", () => {
+    expect(() => defineConfig({ redact: [/(a+)+$/] })).toThrow(refused("repeats without a limit"));
+    expect(() => defineConfig({ redact: ["card"] })).toThrow(refused("redact: a path begins with"));
+    const redact = ["input.card", /ACME-\d{4}/];
+    expect(resolveConfig({ redact })).toMatchObject({ redact });
+    expect(resolveConfig({ redact: false })).toMatchObject({ redact: false });
+  });
+
   test("never shows a key that it refuses", () => {
     expect(() => defineConfig({ server: { apiKeys: ["s3cret"] } })).toThrow(
       expect.objectContaining({ message: expect.not.stringContaining("s3cret") }),

@@ -1,3 +1,4 @@
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import type { Verb } from "../protocol/verbs.ts";
@@ -248,6 +249,35 @@ describe("answers", () => {
       ),
     );
     expect([...new Set(unmarked)].toSorted()).toEqual(Object.keys(ours).toSorted());
+  });
+
+  test("of any form are shown or hidden, and never make it throw", () => {
+    const { caller } = admin;
+    const readers = [viewer, admin, owner, { caller: { ...caller, user: "ada" } }];
+    const schemas = allSpecs.flatMap(({ answers }) => Object.values(answers));
+    const shaped = fc.dictionary(
+      fc.constantFrom(
+        "tasks",
+        "task",
+        "run",
+        "payload",
+        "error",
+        "parts",
+        "detail",
+        "users",
+        "name",
+      ),
+      fc.oneof(fc.jsonValue(), fc.array(fc.dictionary(fc.string(), fc.jsonValue()))),
+    );
+    fc.assert(
+      fc.property(fc.oneof(shaped, fc.jsonValue()), (value) => {
+        for (const schema of [...schemas, taskSchema, entrySchema, sessionSchema]) {
+          for (const reader of readers)
+            JSON.stringify(serializer.shown(schema, value, reader) ?? null);
+        }
+      }),
+      { numRuns: 50 },
+    );
   });
 
   /** Fields that take any value, unless they are marked. */
