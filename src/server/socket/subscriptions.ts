@@ -92,32 +92,37 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     }
   };
 
-  const sinkOf = (
-    session: string,
-    subscription: Subscription,
-    shown: ReturnType<Serializer["feed"]>,
-  ): Sink<FeedEvent> => ({
-    push(event) {
-      if (subscription.isLeft) return false;
-      if (event.type === "joined") {
-        subscription.isJoined = true;
-        const { lastSeq, incarnation, state } = event;
-        const { ref } = subscription;
-        return sendBuffer.push(
-          encodeFrame({ type: "joined", ref, session, lastSeq, incarnation, state }),
-        );
-      }
-      if (event.type === "deleted") {
-        drop(session, subscription);
-        return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
-      }
-      subscription.membership?.recheck();
-      const left = shown(event);
-      return left === undefined || sendBuffer.push(encodeEvent(session, left));
-    },
-    fail: (error) => fail(session, subscription, error),
-    drained: sendBuffer.drained,
-  });
+  const sinkOf = (session: string, subscription: Subscription, isOwn: boolean): Sink<FeedEvent> => {
+    let caller = parts.caller();
+    let shown = serializer.feed({ caller, isOwn });
+    return {
+      push(event) {
+        if (subscription.isLeft) return false;
+        if (event.type === "joined") {
+          subscription.isJoined = true;
+          const { lastSeq, incarnation, state } = event;
+          const { ref } = subscription;
+          return sendBuffer.push(
+            encodeFrame({ type: "joined", ref, session, lastSeq, incarnation, state }),
+          );
+        }
+        if (event.type === "deleted") {
+          drop(session, subscription);
+          return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
+        }
+        subscription.membership?.recheck();
+        // A renewed token may show more or less.
+        if (caller !== parts.caller()) {
+          caller = parts.caller();
+          shown = serializer.feed({ caller, isOwn });
+        }
+        const left = shown(event);
+        return left === undefined || sendBuffer.push(encodeEvent(session, left));
+      },
+      fail: (error) => fail(session, subscription, error),
+      drained: sendBuffer.drained,
+    };
+  };
 
   return {
     join({ ref, session, lastSeq, incarnation, lastMessageId }) {
@@ -148,7 +153,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
             sessionId: session,
             onRemoved: (error) => fail(session, subscription, error),
           });
-          const sink = sinkOf(session, subscription, serializer.feed({ caller, isOwn }));
+          const sink = sinkOf(session, subscription, isOwn);
           const joined = sessions.join(caller.tenant, session, position, sink);
           // The sink gets the error.
           joined.ready.catch(() => {});
