@@ -1,4 +1,7 @@
 export { abort, type ErrorCode, FlotillaError, retryAfter, snooze } from "./base/errors.ts";
+export { actAs, type Actor } from "./audit/actor.ts";
+export type { Audit, AuditEntry, AuditListOptions, AuditPage } from "./audit/audit.ts";
+export type { AuditConfig } from "./audit/leader.ts";
 export type { Backoff } from "./base/backoff.ts";
 export type { PayloadCodec } from "./store/codec/codec.ts";
 export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
@@ -67,16 +70,14 @@ export type { Redact } from "./redaction/redactor.ts";
 export { sensitive } from "./redaction/sensitive.ts";
 export type { TraceHeaders } from "./base/trace-context.ts";
 export type { ClaimedTask, Claimer, LostReason, ClaimResult } from "./tasks/claim/claimer.ts";
+export type { Retried, TaskRetryOptions, TaskSignalOptions } from "./tasks/acts.ts";
 export type {
   ListOptions,
   Stats,
   TaskEvent,
-  Retried,
   StepEntry,
   TaskEventsOptions,
   TaskPage,
-  TaskRetryOptions,
-  TaskSignalOptions,
   Tasks,
   TaskShortcuts,
 } from "./tasks/tasks.ts";

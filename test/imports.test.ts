@@ -6,6 +6,7 @@ import { type Import, importsOf, shippedSources, type Source } from "./sources.t
 const pillars = [
   "store",
   "pods",
+  "audit",
   "bus",
   "links",
   "throttles",
@@ -17,7 +18,7 @@ const pillars = [
   "sessions",
   "keys",
 ];
-const server = ["base", "protocol", "redaction", "runtime"];
+const server = ["base", "protocol", "redaction", "audit", "runtime"];
 
 /** Which folders of `src/` each folder may import besides itself. */
 const mayImport: Record<string, string[]> = {
@@ -30,13 +31,14 @@ const mayImport: Record<string, string[]> = {
   pods: ["base", "store"],
   bus: ["base", "store"],
   links: ["base", "store"],
-  throttles: ["base", "store", "pods"],
+  audit: ["base", "store", "pods"],
+  throttles: ["base", "store", "pods", "audit"],
   steps: ["base", "store", "throttles"],
-  tasks: ["base", "protocol", "redaction", "store", "pods", "links", "throttles", "steps"],
-  schedules: ["base", "protocol", "store", "tasks"],
-  "dead-letters": ["base", "store", "tasks"],
-  flows: ["base", "store", "tasks", "throttles", "steps"],
-  sessions: ["base", "protocol", "store", "bus", "pods", "links", "throttles", "steps"],
+  tasks: ["base", "protocol", "redaction", "store", "pods", "audit", "links", "throttles", "steps"],
+  schedules: ["base", "protocol", "store", "audit", "tasks"],
+  "dead-letters": ["base", "store", "audit", "tasks"],
+  flows: ["base", "store", "audit", "tasks", "throttles", "steps"],
+  sessions: ["base", "protocol", "store", "bus", "pods", "audit", "links", "throttles", "steps"],
   keys: ["base", "protocol", "store"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
@@ -76,7 +78,7 @@ const mayImportSql: Record<string, string[]> = {
   "dead-letters": ["tasks"],
   flows: ["tasks"],
   tasks: ["pods", "links", "steps"],
-  sessions: ["pods", "links", "steps"],
+  sessions: ["pods", "audit", "links", "steps"],
   // A crash point is named by the statement after which a pod dies.
   testing: ["sessions", "tasks"],
 };

@@ -4,6 +4,7 @@ import { type Dialect, renderAll, type Statement } from "../src/store/sql.ts";
 import { sqliteDialect } from "../src/store/sqlite/dialect.ts";
 import * as taskState from "../src/tasks/sql/task-state.ts";
 import { shippedSources } from "./sources.ts";
+import { auditStatements } from "./statements/audit.ts";
 import { busStatements } from "./statements/bus.ts";
 import { deadLetterStatements } from "./statements/dead-letters.ts";
 import {
@@ -25,6 +26,7 @@ import { throttleStatements } from "./statements/throttles.ts";
 
 const rooms: Record<string, RoomStatements> = {
   pods: podStatements,
+  audit: auditStatements,
   bus: busStatements,
   links: linkStatements,
   throttles: throttleStatements,

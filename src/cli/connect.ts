@@ -1,3 +1,5 @@
+import { hostname, userInfo } from "node:os";
+import process from "node:process";
 import { hasCode } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import type { ConnectOptions, Flotilla } from "../runtime/connect.ts";
@@ -40,6 +42,7 @@ export async function onStore<Result>(
 ): Promise<Result> {
   const { canBeWritten } = await import("../runtime/data-folder.ts");
   const { connect } = await import("../runtime/connect.ts");
+  const { actAs } = await import("../audit/actor.ts");
   const { store, dataDir, codec } = await loadStoreSettings(flags);
   await using flotilla = connect(store, {
     ...options,
@@ -51,7 +54,17 @@ export async function onStore<Result>(
     // The command reports errors itself.
     log: silentLogger,
   });
-  return await work(flotilla);
+  const actor = { kind: "cli", user: machineUser(), address: hostname() } as const;
+  return await actAs(actor, () => work(flotilla));
+}
+
+/** The user that runs this process. In a container it may have no name. */
+function machineUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.()}`;
+  }
 }
 
 /** What is shown beside a command's answer, or `otherwise` where the key may not see it. */

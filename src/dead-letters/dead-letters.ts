@@ -1,10 +1,12 @@
+import { type Act, type ActWrite, beginAct, continued, endAct, writeAct } from "../audit/act.ts";
 import { type Clock, sleep } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
-import { writeUntilKnown, untilKnown } from "../store/retry.ts";
+import { untilKnown } from "../store/retry.ts";
 import { getTask } from "../tasks/sql/inspect.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type SyncedIndex, openSyncedIndex, readStep } from "./leader.ts";
@@ -101,6 +103,8 @@ export type DeadLettersParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
+  /** Where acts are logged. Default: nowhere. */
+  log?: Logger;
   /** The index that this pod keeps while it leads. */
   leaderIndex?: () => SyncedIndex | undefined;
   /** Where its own index is kept. Default: in memory. */
@@ -113,7 +117,7 @@ const followPollMs = 250;
 
 /** Creates the operations on failed tasks. */
 export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
-  const { database, clock, random, ids } = parts;
+  const { database, clock } = parts;
   const { views: indexFiles = indexesInMemory } = parts;
   let own: SyncedIndex | undefined;
   let refreshing: Promise<unknown> = Promise.resolve();
@@ -156,8 +160,8 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     return isThere();
   };
 
-  const send = (statements: Parameters<typeof writeUntilKnown>[1]) =>
-    writeUntilKnown(database, statements, { clock, random, ...untilKnown });
+  const write = (act: Act, statements: ActWrite["statements"]) =>
+    writeAct(parts, act, { statements }, untilKnown);
 
   const toRedrive = async (row: Row): Promise<Redrive> => {
     const stored = toStoredRedrive(row);
@@ -204,9 +208,12 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       checkOptions("redrive", options, ["maxStep", "fromStart"]);
       const { maxStep = defaultMaxStep, fromStart = false } = options;
       checkNumber("maxStep", maxStep, { min: 1, max: 1_000 });
-      await mustBeFailed(database, checked);
-      const { tables } = await send(insertRedrive(ids.next(), checked, { maxStep, fromStart }));
-      const [row] = tables[1]!;
+      const act = await beginAct(parts, { action: "redrives.start", filter: checked });
+      if (!act.stored) await mustBeFailed(database, checked);
+      const { tables } = await write(act, (id, entry) =>
+        insertRedrive(id, checked, { maxStep, fromStart }, entry),
+      );
+      const [row] = tables.at(-1)!;
       if (row) return toRedrive(row);
       throw new FlotillaError(
         "overloaded",
@@ -250,8 +257,9 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
 
     async cancelRedrive(redriveId) {
       const reason = { code: "cancelled", message: "it was cancelled" } as const;
-      const { tables } = await send(cancelRedrive(redriveId, reason));
-      const [row] = tables[1]!;
+      const act = await beginAct(parts, { action: "redrives.cancel", subject: redriveId });
+      const { tables } = await write(act, (_, entry) => cancelRedrive(redriveId, reason, entry));
+      const [row] = tables.at(-1)!;
       if (!row) throw noRedrive(redriveId);
       const redrive = await toRedrive(row);
       if (redrive.reason?.code === "cancelled") return redrive;
@@ -261,6 +269,8 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
     async discard(selection, options = {}) {
       const checked = checkSelection(selection);
       checkOptions("discard", options, ["onProgress"]);
+      const act = await beginAct(parts, { action: "tasks.discard", filter: checked });
+      if (act.stored) return { discarded: act.stored.count };
       await mustBeFailed(database, checked);
       // Not the leader's index, which may lag behind: a discard should cover all failed tasks.
       const { index } = await readIndex(undefined, false);
@@ -269,17 +279,20 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       let discarded = 0;
       for (;;) {
         const deadLetters = index.pick(checked, picking, tasksPerDiscard);
-        if (deadLetters.length === 0) return { discarded };
-        const { tables } = await send(discardTasks(deadLetters, ids.next())).catch(
-          (error: unknown) => {
-            throw discarded === 0 ? error : partlyDiscarded(discarded, error);
-          },
-        );
-        discarded += Number(tables[2]![0]!["discarded"]);
+        if (deadLetters.length === 0) break;
+        const { tables } = await write(continued(act, discarded), (id, entry) =>
+          discardTasks(deadLetters, id, entry),
+        ).catch((error: unknown) => {
+          throw discarded === 0 ? error : partlyDiscarded(discarded, error);
+        });
+        discarded += Number(tables.at(-1)![0]!["discarded"]);
         // Drops also those that were no longer failed.
         index.drop(deadLetters.map((each) => each.taskId));
         options.onProgress?.(discarded);
       }
+      // The tasks are discarded, whatever becomes of the entry's end.
+      if (discarded > 0) await endAct(parts, act).catch(() => {});
+      return { discarded };
     },
 
     close() {

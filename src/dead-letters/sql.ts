@@ -1,4 +1,6 @@
+import { noEntry, type WriteEntry } from "../audit/act.ts";
 import {
+  forUpdate,
   forUpdateOfTask,
   isAmong,
   limit,
@@ -81,6 +83,7 @@ export function insertRedrive(
   redriveId: string,
   selection: Selection,
   { maxStep, fromStart }: { readonly maxStep: number; readonly fromStart: boolean },
+  entry: WriteEntry = noEntry,
 ): Statement[] {
   const columns = {
     redrive_id: "text",
@@ -97,6 +100,12 @@ export function insertRedrive(
       ])} fresh
       where (select count(*) from ${redrives} where ${isOpen}) < ${maxOpenRedrives}
       on conflict (redrive_id) do nothing`,
+    ...entry({
+      when: sql`from ${redrives} where redrive_id = ${redriveId}`,
+      // The leader takes them later, as far as the redrive goes well.
+      count: sql`null`,
+      after: JSON.stringify({ redriveId, maxStep, fromStart }),
+    }),
     getRedrive(redriveId),
   ];
 }
@@ -213,8 +222,18 @@ export function stopRedrive(
 }
 
 /** Like `stopRedrive`, for callers that have not read the row. */
-export function cancelRedrive(redriveId: string, reason: RedriveReason): Statement[] {
+export function cancelRedrive(
+  redriveId: string,
+  reason: RedriveReason,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   return [
+    sql`select redrive_id from ${redrives} where redrive_id = ${redriveId} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${redrives} where redrive_id = ${redriveId} and state = 'running'`,
+      before: '{"state":"running"}',
+      after: '{"state":"stopping"}',
+    }),
     sql`
       update ${redrives}
       set state = 'stopping', reason = ${JSON.stringify(reason)},
@@ -246,7 +265,11 @@ export function pruneRedrives(olderThanMs: number): Statement {
  * Discards failed tasks: they have ended for good, with their errors kept. No dependent waits for
  * them any more, because dependents were woken when they failed.
  */
-export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string): Statement[] {
+export function discardTasks(
+  deadLetters: readonly DeadLetter[],
+  writeId: string,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   const wanted = rows(
     { task_id: "text", token: "integer" },
     deadLetters
@@ -255,6 +278,10 @@ export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string
   );
   const failed = (task: Statement) =>
     sql`${hasFailed(task)} and ${task}.claim_token = wanted.token`;
+  const discarded = sql`
+    select count(*) as discarded from ${wanted} wanted
+    join ${events} event on event.task_id = wanted.task_id
+    where event.type = 'discarded' and event.detail = ${JSON.stringify({ writeId })}`;
   return [
     sql`
       insert into ${events} (task_id, seq, type, detail)
@@ -265,10 +292,13 @@ export function discardTasks(deadLetters: readonly DeadLetter[], writeId: string
       update ${tasks} set status = 'cancelled', last_update = ${now}
       from ${wanted} wanted
       where ${tasks}.task_id = wanted.task_id and ${failed(sql`${tasks}`)}`,
-    sql`
-      select count(*) as discarded from ${wanted} wanted
-      join ${events} event on event.task_id = wanted.task_id
-      where event.type = 'discarded' and event.detail = ${JSON.stringify({ writeId })}`,
+    ...entry({
+      when: sql`where (${discarded}) > 0`,
+      count: sql`(${discarded})`,
+      after: '{"status":"cancelled"}',
+      outcome: "begun",
+    }),
+    discarded,
   ];
 }
 

@@ -1,19 +1,21 @@
+import { type Act, type ActWrite, beginAct, writeAct } from "../audit/act.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
+import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
+import { checkForget } from "../tasks/acts.ts";
 import {
   checkEventsOptions,
-  checkForget,
   type TaskEventsOptions,
   fitEvents,
   type Tasks,
 } from "../tasks/tasks.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
-import { writeUntilKnown, untilKnown } from "../store/retry.ts";
+import { untilKnown } from "../store/retry.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { getEvents, parked } from "../tasks/sql/task-state.ts";
 import type { InputOf, ResultOf } from "../tasks/task.ts";
@@ -127,6 +129,8 @@ export type RunsParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
+  /** Where acts are logged. Default: nowhere. */
+  log?: Logger;
   maxPayloadBytes?: number;
   /** Called after a write that a pod in this process may wait for. */
   onEnqueued?: () => void;
@@ -151,8 +155,12 @@ const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelle
 /** Creates the client for runs. Runs are stored as tasks, so it builds on the client for tasks. */
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
   const { database, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
-  const { clock, random } = parts;
-  const retryOptions = { clock, random, ...untilKnown, notify: true };
+
+  /** Returns the row after the change, and the entry if the act was stored before. */
+  const write = async (act: Act, statements: ActWrite["statements"]) => {
+    const written = await writeAct(parts, act, { statements, notify: true }, untilKnown);
+    return { row: written.tables.at(-1)![0], stored: written.stored };
+  };
 
   const requireRun = async (runId: string): Promise<Row> => {
     const [row] = await database.read(getRun(runId));
@@ -217,17 +225,11 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       }
       checkSignalId(id);
       const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
-      const statements = sendSignal({
-        taskId: runId,
-        to: "run",
-        signalId: id,
-        name,
-        payload: text,
-      });
-      const { tables } = await writeUntilKnown(database, statements, retryOptions);
-      const [row] = tables.at(-1)!;
+      const signal = { taskId: runId, to: "run", signalId: id, name, payload: text } as const;
+      const act = await beginAct(parts, { action: "runs.signal", subject: runId });
+      const { row, stored } = await write(act, (_, entry) => sendSignal(signal, entry));
       if (!row || row["flow_version"] === null) throw notFound(runId);
-      if (Number(row["sent"]) === 1) return onEnqueued?.();
+      if (stored || Number(row["sent"]) === 1) return onEnqueued?.();
       const isOpen = row["status"] === "pending" || row["status"] === "claimed";
       throw isOpen
         ? new FlotillaError("overloaded", `run ${runId} has too many unused signals: send fewer`)
@@ -261,6 +263,8 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       const { as, forget = [] } = options;
       if (as !== undefined) checkNumber("as", as, { min: 1, max: 1_000_000_000 });
       const { status, parked: parkedFor, flow_version: version } = await requireRun(runId);
+      const act = await beginAct(parts, { action: "runs.resume", subject: runId });
+      if (act.stored) return onEnqueued?.();
       if (status === "failed" || status === "cancelled") return tasks.resumeTask(runId, { forget });
       const isAside = status === "pending" && Number(parkedFor) === parked.setAside;
       const isLater = as !== undefined && Number(version) > as;
@@ -269,9 +273,9 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
         throw new FlotillaError("conflict", `run ${runId} ${what}: there is nothing to resume`);
       }
       await checkForget(database, runId, forget);
-      const request = { runId, version: as ?? null, requestId: parts.ids.next(), forget };
-      const { tables } = await writeUntilKnown(database, resumeSetAside(request), retryOptions);
-      const [row] = tables.at(-1)!;
+      const { row } = await write(act, (requestId, entry) =>
+        resumeSetAside({ runId, version: as ?? null, requestId, forget }, entry),
+      );
       if (!row) throw notFound(runId);
       if (Number(row["resumed"]) === 1) return onEnqueued?.();
       throw new FlotillaError(

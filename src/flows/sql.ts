@@ -1,4 +1,5 @@
-import { maxDepthCount, taskPage } from "../tasks/sql/inspect.ts";
+import { noEntry, type WriteEntry } from "../audit/act.ts";
+import { maxDepthCount, setAsideBefore, taskPage } from "../tasks/sql/inspect.ts";
 import {
   isBlocked,
   isDelayed,
@@ -67,7 +68,7 @@ export type SetAsideResume = {
  * contains the request's id, so that sending it again does nothing, even if the run has been set aside
  * again meanwhile. The last statement returns whether it was done.
  */
-export function resumeSetAside(resume: SetAsideResume): Statement[] {
+export function resumeSetAside(resume: SetAsideResume, entry: WriteEntry = noEntry): Statement[] {
   const { runId, version, requestId, forget } = resume;
   const { mark, isFirst, isNoted } = requestMark(runId, requestId);
   const lower = version === null ? sql`false` : sql`task.flow_version > ${version}`;
@@ -80,6 +81,12 @@ export function resumeSetAside(resume: SetAsideResume): Statement[] {
       select task.task_id, ${nextSeq(sql`task.task_id`)}, 'resume',
         '{"version":' || cast(${as} as text) || ',' || ${mark}
       from ${tasks} task where ${held} ${forUpdateOfTask}`,
+    ...entry({
+      when: sql`from ${tasks} task where ${held}`,
+      before: sql`case when task.parked = ${parkedAs.setAside} then ${setAsideBefore}
+        else '{"version":' || cast(task.flow_version as text) || '}' end`,
+      ...(version !== null && { after: JSON.stringify({ version }) }),
+    }),
     ...(forget.length > 0
       ? [forgetStepsByKey(sql`select task.task_id from ${tasks} task where ${held}`, forget)]
       : []),

@@ -1,3 +1,4 @@
+import { type AuditConfig, auditOf } from "../audit/leader.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
@@ -62,6 +63,8 @@ export type Config = {
   middleware?: readonly Middleware[];
   /** How long finished tasks are kept, one value for all or by status. Default 7 days. */
   retentionMs?: number | Partial<Retention>;
+  /** How long the audit is kept, and how large it gets. */
+  audit?: AuditConfig;
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
   /** Default 256 KiB. */
@@ -126,9 +129,10 @@ export const defaultDataDir = ".flotilla";
 
 /** A config with all defaults filled in. */
 export type PodSettings = Required<
-  Omit<Config, Optional | "retentionMs" | "pressure" | "sessions">
+  Omit<Config, Optional | "audit" | "retentionMs" | "pressure" | "sessions">
 > &
   Pick<Config, Optional> & {
+    audit: Required<AuditConfig>;
     retentionMs: Retention;
     pressure: false | PressureLimits;
     sessions: false | Required<SessionsConfig>;
@@ -171,6 +175,7 @@ const others = [
   "durability",
   "migrate",
   "retentionMs",
+  "audit",
   "pressure",
   "middleware",
   "only",
@@ -245,6 +250,7 @@ export function resolveConfig(config: Config): PodSettings {
     sessions: sessionsOf(config.sessions, store),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
+    audit: auditOf(config.audit),
     dataDir: config.dataDir ?? defaultDataDir,
     ...(config.codec && { codec: config.codec }),
     ...(config.only && { only: config.only }),

@@ -1,4 +1,5 @@
 import process from "node:process";
+import { type Audit, createAudit } from "../audit/audit.ts";
 import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
@@ -78,6 +79,8 @@ export type Flotilla = TaskShortcuts & {
   readonly tokens: TokenRevocations;
   /** Keys and revocations as servers check them. */
   readonly credentials: Credentials;
+  /** Who did what. */
+  readonly audit: Audit;
   readonly sessions: Sessions;
   /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
@@ -154,6 +157,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     clock: systemClock,
     random: systemRandom,
     ids: uuidv7(systemClock, systemRandom),
+    ...(options.log && { log: options.log }),
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
   const { log } = options;
@@ -195,6 +199,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
     throttles: createThrottlesClient(parts),
+    audit: createAudit(parts),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
     keys: createKeys(parts),
     tokens: createRevocations(parts),

@@ -1,3 +1,4 @@
+import { createAuditLeader } from "../audit/leader.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { pruneStaleEnvelopes } from "../bus/store-bus.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
@@ -121,6 +122,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     },
   });
 
+  const auditLeader = createAuditLeader({ ...parts, ...settings.audit });
   const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
@@ -174,6 +176,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (filled.has(schedules)) void firing.pass();
     deadLetterLeader.beat(leader === podId, { hasRedrives: filled.has(redrives) });
     if (leader === podId) pruneBus();
+    if (leader === podId) auditLeader.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
     hasSessions ||= filled.has(sessionLogs);
     if (hasSessions) sessions?.wake();
@@ -232,6 +235,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   } catch (error) {
     await firing.stop();
     await deadLetterLeader.stop();
+    await auditLeader.stop();
     await throttles.stop();
     await endHeartbeat();
     leaving.abort();
@@ -287,6 +291,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     tasks.close();
     closeDeadLetters();
     await deadLetterLeader.stop();
+    await auditLeader.stop();
     await fired;
     await throttlesStopped;
     await passing;

@@ -25,7 +25,7 @@ const learnEveryMs = 900;
 export function createPodThrottles(
   parts: Pick<
     PodParts,
-    "podId" | "database" | "clock" | "random" | "log" | "thisProcess" | "shareThrottles"
+    "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess" | "shareThrottles"
   > & {
     onEvent: (event: ThrottleEvent) => void;
     handlers: ReadonlyMap<string, TaskHandler>;

@@ -1,7 +1,9 @@
+import { type Act, type ActWrite, beginAct, noEntry, writeAct } from "../audit/act.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes } from "../base/json.ts";
+import type { Logger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
@@ -20,6 +22,7 @@ import {
 } from "./schedule.ts";
 import {
   type Definition,
+  entryOfChange,
   fireSchedule,
   getSchedules,
   listSchedules,
@@ -70,6 +73,8 @@ export type SchedulesParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
+  /** Where acts are logged. Default: nowhere. */
+  log?: Logger;
   maxPayloadBytes?: number;
   /**
    * Called after a task was stored here, so that a pod in this process claims without waiting for a
@@ -85,6 +90,8 @@ export type PutOptions = Pick<RetryOptions, "limitMs" | "codes"> & {
    * `unknown_outcome`.
    */
   declares?: boolean;
+  /** The act that stores one schedule. What pods declare is no act. */
+  act?: Act;
 };
 
 const upcomingRange = { min: 1, max: 100 };
@@ -94,10 +101,10 @@ const definitionColumns = ["name", "pattern", "zone", "payload", "options", "mis
 
 /** Creates the operations on schedules. */
 export function createSchedules(parts: SchedulesParts): Schedules {
-  const { database, clock, random, ids, onEnqueued } = parts;
+  const { database, onEnqueued } = parts;
 
-  const send = (statements: readonly Statement[], notify = false) =>
-    writeUntilKnown(database, statements, { clock, random, ...untilKnown, notify });
+  const send = (act: Act, statements: ActWrite["statements"], notify = false) =>
+    writeAct(parts, act, { statements, notify }, untilKnown);
 
   const found = async (scheduleId: string): Promise<Row> => {
     checkScheduleId(scheduleId);
@@ -109,17 +116,26 @@ export function createSchedules(parts: SchedulesParts): Schedules {
   const change = async (
     scheduleId: string,
     paused: 0 | 1,
-    statementFor: (seen: SeenSchedule) => Statement,
+    statementFor: (seen: SeenSchedule, mark: string) => Statement,
   ): Promise<Schedule> => {
     const isDone = (row: Row) => Number(row["paused"]) === paused;
     let row = await found(scheduleId);
-    while (!isDone(row)) {
-      const { tables, repeated } = await send([
-        statementFor(toSchedule(row)),
+    const action = paused === 1 ? "schedules.pause" : "schedules.resume";
+    const act = await beginAct(parts, { action, subject: scheduleId });
+    const states = {
+      before: JSON.stringify({ paused: paused === 0 }),
+      after: JSON.stringify({ paused: paused === 1 }),
+    };
+    while (!isDone(row) && !act.stored) {
+      const seen = toSchedule(row);
+      const { tables, repeated, stored } = await send(act, (mark, entry) => [
+        statementFor(seen, mark),
+        ...entryOfChange(scheduleId, mark, states, entry),
         getSchedules([scheduleId]),
       ]);
-      row = tables[1]![0] ?? missing(scheduleId);
-      if (isDone(row) || !repeated) continue;
+      row = tables.at(-1)![0] ?? missing(scheduleId);
+      if (isDone(row) || stored) break;
+      if (!repeated) continue;
       throw new FlotillaError(
         "unknown_outcome",
         `schedule ${scheduleId} was changed before it was known whether it had been ${paused === 1 ? "paused" : "resumed"}`,
@@ -133,7 +149,9 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     async put(first: ScheduleDeclaration | string, given?: object) {
       const declared = typeof first === "string" ? schedule(first, given as ScheduleOfName) : first;
       checkSchedules([declared]);
-      const [stored] = await putAll([declared], parts);
+      const { scheduleId } = declared;
+      const act = await beginAct(parts, { action: "schedules.put", subject: scheduleId });
+      const [stored] = await putAll([declared], parts, { ...untilKnown, act });
       return stored!;
     },
     async get(scheduleId) {
@@ -166,20 +184,35 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     pause: (scheduleId) => change(scheduleId, 1, pauseSchedule),
     resume: (scheduleId) => change(scheduleId, 0, resumeSchedule),
     async fire(scheduleId) {
-      const taskId = ids.next();
+      // One id for the act and for the task that it makes.
+      const act = await beginAct(parts, { action: "schedules.fire", subject: scheduleId });
       for (;;) {
         const row = await found(scheduleId);
-        const { tables } = await send(fireSchedule(toSchedule(row), taskOf(row)(taskId)), true);
-        if (tables.at(-1)!.length === 0) continue;
+        const { tables, stored } = await send(
+          act,
+          (id, entry) => fireSchedule(toSchedule(row), taskOf(row)(id), entry),
+          true,
+        );
+        // A task that was stored before may be gone by now.
+        if (tables.at(-1)!.length === 0 && !stored) continue;
         onEnqueued?.();
-        return { taskId };
+        return { taskId: stored?.id ?? act.id };
       }
     },
     async remove(scheduleId) {
       checkScheduleId(scheduleId);
       const [row] = await database.read(getSchedules([scheduleId]));
-      if (!row) return false;
-      const { tables, repeated } = await send(removeSchedule(toSchedule(row)));
+      const act = await beginAct(parts, { action: "schedules.remove", subject: scheduleId });
+      if (!row || act.stored) return act.stored !== undefined;
+      const { tables, repeated } = await writeAct(
+        parts,
+        act,
+        {
+          statements: (_, entry) => removeSchedule(toSchedule(row), factsOf(row), entry),
+          hasAnswer: false,
+        },
+        untilKnown,
+      );
       // It existed, and an earlier send may have removed it.
       return tables[0]!.length > 0 || repeated;
     },
@@ -190,7 +223,7 @@ export function createSchedules(parts: SchedulesParts): Schedules {
 export async function putAll(
   declared: readonly ScheduleDeclaration[],
   parts: SchedulesParts,
-  { declares = false, ...retryOptions }: PutOptions = untilKnown,
+  { declares = false, act, ...retryOptions }: PutOptions = untilKnown,
 ): Promise<Schedule[]> {
   const { database, clock, random, ids, maxPayloadBytes = defaultMaxBytes } = parts;
   if (declared.length === 0) return [];
@@ -207,10 +240,15 @@ export async function putAll(
       : await database.read(wanted);
   for (;;) {
     const seen = byId(await readStored());
-    const putting = (definitions: readonly Definition[]) => [
-      ...definitions.map((each) => {
+    const putting = (definitions: readonly Definition[], entry = noEntry) => [
+      ...definitions.flatMap((each) => {
         const row = seen.get(each.scheduleId);
-        return putSchedule(each, row && { ...toSchedule(row), payload: row["payload"] as string });
+        const mark = entry === noEntry ? null : act!.id;
+        const states = { ...(row && { before: factsOf(row) }), after: factsOf(each) };
+        return [
+          putSchedule(each, row && { ...toSchedule(row), payload: row["payload"] as string }, mark),
+          ...(mark === null ? [] : entryOfChange(each.scheduleId, mark, states, entry)),
+        ];
       }),
       wanted,
     ];
@@ -218,11 +256,19 @@ export async function putAll(
     // since.
     const again = () =>
       putting(declares ? ordered : ordered.filter(({ scheduleId }) => seen.has(scheduleId)));
-    const { tables, repeated } = await writeUntilKnown(database, putting(ordered), {
-      ...options,
-      again,
-    });
+    // With an entry every send is known to have landed or not.
+    const isAudited = act !== undefined && act.entry !== noEntry;
+    const written = isAudited
+      ? await writeAct(
+          parts,
+          act,
+          { statements: (_, entry) => putting(ordered, entry) },
+          retryOptions,
+        )
+      : await writeUntilKnown(database, putting(ordered), { ...options, again });
+    const { tables, repeated } = written;
     const stored = byId(tables.at(-1)!);
+    if ("stored" in written && stored.size > 0) return [...stored.values()].map(toSchedule);
     const isStored = (each: Definition) => {
       const row = stored.get(each.scheduleId);
       return row !== undefined && isDefinedAs(row, each) && (repeated || row["error"] === null);
@@ -256,6 +302,11 @@ export function checkSchedules(declared: unknown): asserts declared is ScheduleD
     }
     seen.add(each.scheduleId);
   }
+}
+
+/** What the audit says of a schedule: nothing of its payload. */
+function factsOf({ name, pattern, zone, missed }: Row | Definition): string {
+  return JSON.stringify({ name, pattern, zone, missed });
 }
 
 function byId(rows: readonly Row[]): Map<string, Row> {

@@ -1,3 +1,4 @@
+import { noEntry, type WriteEntry } from "../audit/act.ts";
 import { maxPageBytes } from "../base/page.ts";
 import { insertTasks, linkTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { columnBytes, pageQuery } from "../store/page.ts";
@@ -150,12 +151,16 @@ function firedBy(moves: readonly ScheduleMove[]): NewTask[] {
  * nothing changes, however often it is sent. A different pattern or zone starts over, from now; a
  * paused schedule stays paused.
  */
-export function putSchedule(given: Definition, seen: SeenDefinition | undefined): Statement {
+export function putSchedule(
+  given: Definition,
+  seen: SeenDefinition | undefined,
+  mark: string | null = null,
+): Statement {
   const { scheduleId, name, pattern, zone, payload, options, missed } = given;
   if (!seen) {
     return sql`
-      insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed)
-      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${content(payload)}, ${options}, ${missed})
+      insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed, mark)
+      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${content(payload)}, ${options}, ${missed}, ${mark})
       on conflict (schedule_id) do nothing`;
   }
   const anew = sql`(pattern <> ${pattern} or zone <> ${zone} or error is not null)`;
@@ -163,7 +168,7 @@ export function putSchedule(given: Definition, seen: SeenDefinition | undefined)
     update ${schedules}
     set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${content(payload)},
       options = ${options}, missed = ${missed},
-      revision = revision + 1, error = null, last_update = ${changedAt},
+      revision = revision + 1, error = null, last_update = ${changedAt}, mark = coalesce(${mark}, mark),
       after_at = case when ${anew} then ${now} else after_at end, next_at = 0
     where ${isUnchanged(seen)} and (${anew} or name <> ${name} or ${seen.payload === payload ? 0 : 1} = 1
       or options <> ${options} or missed <> ${missed})`;
@@ -193,23 +198,43 @@ export function listSchedules(after: string, count: number): Statement {
     order by schedule_id`;
 }
 
-export function pauseSchedule(seen: SeenSchedule): Statement {
+export function pauseSchedule(seen: SeenSchedule, mark: string): Statement {
   return sql`
-    update ${schedules} set paused = 1, last_update = ${changedAt}
+    update ${schedules} set paused = 1, last_update = ${changedAt}, mark = ${mark}
     where ${isUnchanged(seen)} and paused = 0`;
 }
 
 /** Times during the pause are skipped: it continues from now. */
-export function resumeSchedule(seen: SeenSchedule): Statement {
+export function resumeSchedule(seen: SeenSchedule, mark: string): Statement {
   return sql`
-    update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${changedAt}
+    update ${schedules} set paused = 0, after_at = ${now}, next_at = 0, last_update = ${changedAt},
+      mark = ${mark}
     where ${isUnchanged(seen)} and paused = 1`;
 }
 
+/** The entry of a change that has left this mark in its transaction. */
+export function entryOfChange(
+  scheduleId: string,
+  mark: string,
+  { before, after }: { before?: string; after: string },
+  entry: WriteEntry,
+): readonly Statement[] {
+  return entry({
+    when: sql`from ${schedules} where schedule_id = ${scheduleId} and mark = ${mark}`,
+    ...(before !== undefined && { before }),
+    after,
+  });
+}
+
 /** The first answer has the row if it existed. */
-export function removeSchedule(seen: SeenSchedule): Statement[] {
+export function removeSchedule(
+  seen: SeenSchedule,
+  before: string,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   return [
     sql`select schedule_id from ${schedules} where ${isSame(seen)} ${forUpdate}`,
+    ...entry({ when: sql`from ${schedules} where ${isSame(seen)}`, before }),
     sql`delete from ${schedules} where ${isSame(seen)}`,
   ];
 }
@@ -218,9 +243,17 @@ export function removeSchedule(seen: SeenSchedule): Statement[] {
  * Creates a task from a schedule, if the schedule is unchanged. The last answer has the task's row
  * if it is stored.
  */
-export function fireSchedule(seen: SeenSchedule, task: NewTask): Statement[] {
+export function fireSchedule(
+  seen: SeenSchedule,
+  task: NewTask,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   return [
     sql`select schedule_id from ${schedules} where ${isUnchanged(seen)} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${schedules} where ${isUnchanged(seen)}`,
+      after: JSON.stringify({ taskId: task.taskId }),
+    }),
     insertTasks([task], sql`exists (select 1 from ${schedules} where ${isUnchanged(seen)})`),
     ...linkTasks([task]),
     sql`select task_id from ${tasks} where task_id = ${task.taskId}`,

@@ -1,8 +1,9 @@
 import type { Context, Hono } from "hono";
 import type { z } from "zod";
+import { type Actor, actAs } from "../audit/actor.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Semaphore } from "../base/semaphore.ts";
-import { accountIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
+import { accountIn, addressIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { type Caller, requireAccess } from "./auth/caller.ts";
@@ -115,8 +116,29 @@ export function mount(
     if (method !== "get" && isStopping())
       throw new FlotillaError("closed", "the server is stopping: call another one");
     const answer = () => handle(c, serializer);
+    if (method !== "get") return actAs(actorIn(c), answer);
     return isPage ? withPageSlot(c, pageSemaphore, answer) : answer();
   });
+}
+
+const actorKinds = { server: "key", user: "user", local: "local" } as const;
+
+/** The caller of a request as the audit names it, with the id that it gave its act. */
+function actorIn(c: Context): Actor {
+  const caller: Caller & { readonly role?: string } = callerOf(c);
+  const { kind, tenant, user, keyId, keyName, role } = caller;
+  const address = addressIn(c);
+  const actId = c.req.header("flotilla-action");
+  return {
+    kind: actorKinds[kind],
+    tenant,
+    // A key without a name is told by its place in the config.
+    ...(kind === "server" && { keyName: keyName ?? `#${keyId}` }),
+    ...(user !== undefined && { user }),
+    ...(role !== undefined && { role }),
+    ...(address !== undefined && { address }),
+    ...(actId !== undefined && { actId }),
+  };
 }
 
 /** Reads a page of a list in the caller's turn, unless the caller has hung up by then. */

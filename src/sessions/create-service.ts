@@ -1,3 +1,6 @@
+import { type ActAbout, entryOf } from "../audit/act.ts";
+import { currentActor } from "../audit/actor.ts";
+import { readFull } from "../audit/sql.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
@@ -9,7 +12,8 @@ import type { TraceHeaders } from "../base/trace-context.ts";
 import { linksOf } from "../links/links.ts";
 import { type Entry, estimateMessageTokens, type TurnView } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
-import type { Target, Traced } from "./conversation/command.ts";
+import { auditFull } from "../store/audit.ts";
+import type { Audited, Target, Traced } from "./conversation/command.ts";
 import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import type { Inboxes } from "./inbox.ts";
@@ -52,6 +56,8 @@ const maxPageEntries = 1_000;
 /** How far back the last answer is searched. */
 const maxLastAnswerEntries = 200;
 const lastAnswerPageBytes = 256 * 1024;
+/** How many of the names that a change of members has are in its entry. */
+const maxNamesAudited = 20;
 /** How often an answer is read again if it keeps being replaced. */
 const maxLookups = 5;
 
@@ -106,6 +112,23 @@ export function createService(parts: ServiceParts): SessionService {
       left -= entries.length;
     }
     return undefined;
+  };
+
+  /**
+   * The entry of an act on a session, which the owner of its log stores with the command if the actor isn't
+   * a member. What a program does with the sessions of its users is no operator's act.
+   */
+  const auditedAs = async (
+    action: ActAbout["action"],
+    sessionId: string,
+    filter?: object,
+  ): Promise<Audited> => {
+    const actor = currentActor();
+    if (!actor || actor.kind === "program") return {};
+    const full = await startDeadline(parts).read(() => database.read(readFull()));
+    if (full.length > 0) throw auditFull();
+    const about = { action, subject: sessionId, ...(filter && { filter }) };
+    return { act: entryOf(actor, ids.next(), about) };
   };
 
   /** Submits a command about an answer. If the answer is replaced before the decision, reads it again. */
@@ -255,20 +278,30 @@ export function createService(parts: ServiceParts): SessionService {
       checkNames("addUsers", change.addUsers, maxUsers);
       checkNames("removeUsers", change.removeUsers, maxUsers);
       checkNames("agents", change.agents, maxAgents);
-      await router.submit(tenant, sessionId, { type: "members", ...change });
+      const { addUsers = [], removeUsers = [], agents = [] } = change;
+      const filter = {
+        addUsers: addUsers.slice(0, maxNamesAudited),
+        removeUsers: removeUsers.slice(0, maxNamesAudited),
+        agents: agents.slice(0, maxNamesAudited),
+      };
+      const audited = await auditedAs("sessions.members", sessionId, filter);
+      await router.submit(tenant, sessionId, { type: "members", ...change, ...audited });
     },
     async compact(tenant, sessionId) {
       checkSessionId(sessionId);
       return (await router.submit(tenant, sessionId, { type: "compact" })).done ?? true;
     },
     async archive(tenant, sessionId) {
-      await router.submit(tenant, checkSessionId(sessionId), { type: "archive" });
+      const audited = await auditedAs("sessions.archive", checkSessionId(sessionId));
+      await router.submit(tenant, sessionId, { type: "archive", ...audited });
     },
     async unarchive(tenant, sessionId) {
-      await router.submit(tenant, checkSessionId(sessionId), { type: "unarchive" });
+      const audited = await auditedAs("sessions.unarchive", checkSessionId(sessionId));
+      await router.submit(tenant, sessionId, { type: "unarchive", ...audited });
     },
     async remove(tenant, sessionId) {
-      await router.submit(tenant, checkSessionId(sessionId), { type: "delete" });
+      const audited = await auditedAs("sessions.remove", checkSessionId(sessionId));
+      await router.submit(tenant, sessionId, { type: "delete", ...audited });
     },
     join(tenant, sessionId, position, sink) {
       let joined: Joined | undefined;

@@ -1,4 +1,5 @@
 import { credentials } from "./access-schema.ts";
+import { audit } from "./audit.ts";
 import {
   defaultNow,
   index,
@@ -476,4 +477,6 @@ export const migrations: readonly Migration[] = [
   { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
   // Pods of the version before leave these tables alone.
   { name: "keys and revocations", needs: 4, statements: credentials },
+  // What operators do through a pod of the version before would leave no entry.
+  { name: "audit", needs: 6, statements: audit },
 ];

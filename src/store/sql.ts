@@ -10,6 +10,7 @@ export type TableName =
   | "agent"
   | "api_key"
   | "credential_version"
+  | "audit"
   | "session_log"
   | "bus_secret"
   | "bus_message"
@@ -236,8 +237,11 @@ export function join(statements: readonly Statement[], separator: string): State
   return { [ours]: true, strings: statements.length === 0 ? [""] : strings, parts: statements };
 }
 
-/** The same statement with all its content encoded. */
-export function encodeContent(statement: Statement, encode: (text: string) => string): Statement {
+/**
+ * The same statement with all its content encoded. One `content(…)` that is in several places is encoded
+ * once, if `encode` is an encoder of `encodingOnce`.
+ */
+export function encodeContent(statement: Statement, encode: Encode): Statement {
   let changed = false;
   const parts = statement.parts.map((part) => {
     const other = encodePart(part, encode);
@@ -247,13 +251,27 @@ export function encodeContent(statement: Statement, encode: (text: string) => st
   return changed ? { ...statement, parts } : statement;
 }
 
+/** Encodes a text. `of` is the part of a statement that it is in. */
+export type Encode = (text: string, of?: object) => string;
+
+/** For the statements of one write, so that one may compare with what another has stored. */
+export function encodingOnce(encode: Encode): Encode {
+  const known = new WeakMap<object, string>();
+  return (text, of) => {
+    if (!of) return encode(text);
+    const encoded = known.get(of) ?? encode(text);
+    known.set(of, encoded);
+    return encoded;
+  };
+}
+
 type Part = Statement["parts"][number];
 
-function encodePart(part: Part, encode: (text: string) => string): Part {
+function encodePart(part: Part, encode: Encode): Part {
   if (part === null || typeof part !== "object" || part[ours] !== true) return part;
   const within = (statement: Statement) => encodeContent(statement, encode);
   if ("strings" in part) return within(part);
-  if ("content" in part) return part.content === null ? null : encode(part.content);
+  if ("content" in part) return part.content === null ? null : encode(part.content, part);
   if ("rows" in part) return encodeRows(part, encode);
   if ("returning" in part) {
     const { companion } = part;
@@ -268,10 +286,7 @@ function encodePart(part: Part, encode: (text: string) => string): Part {
   return part;
 }
 
-function encodeRows(
-  part: Extract<Word, { readonly rows: unknown }>,
-  encode: (text: string) => string,
-): Part {
+function encodeRows(part: Extract<Word, { readonly rows: unknown }>, encode: Encode): Part {
   const types = Object.values(part.columns);
   if (!types.includes("content")) return part;
   const encoded = part.rows.map((row) =>

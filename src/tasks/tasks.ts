@@ -1,9 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
+import { defaultMaxBytes, type Json } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
+import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import { type Links, linksOf } from "../links/links.ts";
 import type { Database, Row } from "../store/database.ts";
@@ -21,24 +22,13 @@ import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
-import { checkStepName } from "../steps/key.ts";
 import type { StepKind } from "../steps/model.ts";
-import { writeUntilKnown, untilKnown } from "../store/retry.ts";
-import type { Statement } from "../store/sql.ts";
-import { unblockScope } from "./concurrency/unblock.ts";
+import { createTaskActs, notFound, type TaskActs } from "./acts.ts";
 import { lenientJson, type Task, taskStatuses, type TaskStatus } from "./rows.ts";
-import {
-  cancelTask,
-  countTasks,
-  getTask,
-  listTasks,
-  resumeTask,
-  retryTask,
-} from "./sql/inspect.ts";
-import { sendSignal } from "./sql/signals.ts";
-import { countSteps, listSteps, readUnasked, taskPart } from "./sql/steps.ts";
-import { getEvents, parked } from "./sql/task-state.ts";
-import { checkSignalId, checkTaskName, type InputOf, type ResultOf } from "./task.ts";
+import { countTasks, getTask, listTasks } from "./sql/inspect.ts";
+import { listSteps, readUnasked, taskPart } from "./sql/steps.ts";
+import { getEvents } from "./sql/task-state.ts";
+import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth } from "./inspect/depth.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import {
@@ -87,11 +77,6 @@ export type TaskEvent = {
   readonly detail: Json;
 };
 
-export type TaskRetryOptions = {
-  /** Forgets the stored steps, so that all of them run again. Default false. */
-  fromStart?: boolean;
-};
-
 /** A stored step of a task or run, without its value. */
 export type StepEntry = {
   readonly seq: number;
@@ -111,102 +96,74 @@ export type StepEntry = {
   readonly requested: boolean;
 };
 
-export type TaskSignalOptions = {
-  /** Sending a signal again with the same id does nothing. Default: a new id. */
-  id?: string;
-};
-
-export type TaskResumeOptions = { forget?: readonly string[] };
-
-export type Retried = {
-  /** How many stored steps were forgotten, because it was to run from its start. */
-  readonly forgottenSteps: number;
-};
-
 /** A new task whose result type is known. */
 export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
 
 /** The operations on tasks, for producers, servers and the command line. */
-export type Tasks = Pauses & {
-  /** How many tasks of a key or of a tenant may run at once. */
-  readonly limits: Limits;
-  // The typed overload comes last, because compilers report errors in terms of the last one.
-  enqueue(
-    name: string,
-    input: unknown,
-    options?: EnqueueOptions,
-  ): Promise<EnqueuedTask<TaskContract>>;
-  enqueue<T extends TaskContract>(
-    task: T,
-    input: InputOf<T>,
-    options?: EnqueueOptions,
-  ): Promise<EnqueuedTask<T>>;
-  /** Stores all tasks in one transaction, or none. */
-  enqueueMany<T extends TaskContract>(
-    task: T | string,
-    inputs: readonly InputOf<T>[],
-    options?: EnqueueManyOptions<InputOf<T>>,
-  ): Promise<Enqueued[]>;
-  /**
-   * Stores any number of rows independently, and returns the outcome of each. A refused row does not
-   * affect the others.
-   */
-  enqueueEach<const T extends readonly TaskContract[]>(
-    rows: { readonly [At in keyof T]: EnqueueRow<T[At]> | Error },
-    options?: EnqueueEachOptions,
-  ): Promise<EachResult>;
-  enqueueEach<Rows extends EnqueueRows & { readonly length?: never }>(
-    rows: Rows & CheckedRows<Rows>,
-    options?: EnqueueEachOptions,
-  ): Promise<EachResult>;
-  /**
-   * Stores tasks that may depend on each other, by the names that `ref` gives them, in one
-   * transaction. Returns them by `ref`.
-   */
-  enqueueGraph<const Rows extends readonly GraphRow[]>(
-    rows: Rows & TypedRows<Rows>,
-    options?: GraphOptions,
-  ): Promise<GraphEnqueued<Rows>>;
-  /** The names among these that no live pod works on: their tasks wait until one does. */
-  noWorker(names: readonly string[]): Promise<string[]>;
-  get(taskId: string): Promise<Task | undefined>;
-  events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
-  /** The stored steps of a task, in the order in which they were stored. */
-  steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
-  /** What started a task or run, and the first tasks that it has started. */
-  links(taskId: string): Promise<Links>;
-  list(options?: ListOptions): Promise<TaskPage>;
-  stats(): Promise<Stats>;
-  /**
-   * Resolves when the cancel is stored: `cancelled` at once, or `cancelling` while a pod must still
-   * stop the attempt or run finalizers.
-   */
-  cancel(taskId: string): Promise<"cancelled" | "cancelling" | "finished">;
-  /**
-   * Starts a failed or cancelled task again. Its stored steps are kept, but those that have failed
-   * for good; `fromStart` forgets all of them.
-   */
-  retry(taskId: string, options?: TaskRetryOptions): Promise<Retried>;
-  /**
-   * Lets a task go on that was set aside, has failed or was cancelled. `forget` are the keys of stored
-   * steps that run again, with all that is stored within them.
-   */
-  resumeTask(taskId: string, options?: TaskResumeOptions): Promise<void>;
-  /** Sends a signal to a task whose steps wait for it, or will. Resolves once it is stored. */
-  signal(taskId: string, name: string, payload?: Json, options?: TaskSignalOptions): Promise<void>;
-  /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
-  waitFor<T extends TaskContract>(
-    task: EnqueuedTask<T>,
-    options?: WaitOptions,
-  ): Promise<ResultOf<T>>;
-  waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
-  /** Waits until a task has ended, in any way, and returns it. */
-  settled(taskId: string, options?: WaitOptions): Promise<Task>;
-  /** How many tasks wait and how long, at a cost that does not grow with the table. */
-  depth(): Promise<Depth>;
-  /** Deletes finished tasks now, before the leader does. */
-  prune(options: PruneOptions): Promise<Pruned>;
-};
+export type Tasks = Pauses &
+  TaskActs & {
+    /** How many tasks of a key or of a tenant may run at once. */
+    readonly limits: Limits;
+    // The typed overload comes last, because compilers report errors in terms of the last one.
+    enqueue(
+      name: string,
+      input: unknown,
+      options?: EnqueueOptions,
+    ): Promise<EnqueuedTask<TaskContract>>;
+    enqueue<T extends TaskContract>(
+      task: T,
+      input: InputOf<T>,
+      options?: EnqueueOptions,
+    ): Promise<EnqueuedTask<T>>;
+    /** Stores all tasks in one transaction, or none. */
+    enqueueMany<T extends TaskContract>(
+      task: T | string,
+      inputs: readonly InputOf<T>[],
+      options?: EnqueueManyOptions<InputOf<T>>,
+    ): Promise<Enqueued[]>;
+    /**
+     * Stores any number of rows independently, and returns the outcome of each. A refused row does not
+     * affect the others.
+     */
+    enqueueEach<const T extends readonly TaskContract[]>(
+      rows: { readonly [At in keyof T]: EnqueueRow<T[At]> | Error },
+      options?: EnqueueEachOptions,
+    ): Promise<EachResult>;
+    enqueueEach<Rows extends EnqueueRows & { readonly length?: never }>(
+      rows: Rows & CheckedRows<Rows>,
+      options?: EnqueueEachOptions,
+    ): Promise<EachResult>;
+    /**
+     * Stores tasks that may depend on each other, by the names that `ref` gives them, in one
+     * transaction. Returns them by `ref`.
+     */
+    enqueueGraph<const Rows extends readonly GraphRow[]>(
+      rows: Rows & TypedRows<Rows>,
+      options?: GraphOptions,
+    ): Promise<GraphEnqueued<Rows>>;
+    /** The names among these that no live pod works on: their tasks wait until one does. */
+    noWorker(names: readonly string[]): Promise<string[]>;
+    get(taskId: string): Promise<Task | undefined>;
+    events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
+    /** The stored steps of a task, in the order in which they were stored. */
+    steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
+    /** What started a task or run, and the first tasks that it has started. */
+    links(taskId: string): Promise<Links>;
+    list(options?: ListOptions): Promise<TaskPage>;
+    stats(): Promise<Stats>;
+    /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
+    waitFor<T extends TaskContract>(
+      task: EnqueuedTask<T>,
+      options?: WaitOptions,
+    ): Promise<ResultOf<T>>;
+    waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
+    /** Waits until a task has ended, in any way, and returns it. */
+    settled(taskId: string, options?: WaitOptions): Promise<Task>;
+    /** How many tasks wait and how long, at a cost that does not grow with the table. */
+    depth(): Promise<Depth>;
+    /** Deletes finished tasks now, before the leader does. */
+    prune(options: PruneOptions): Promise<Pruned>;
+  };
 
 /** The most used operations, which connections and pods also have without the prefix `tasks.`. */
 export type TaskShortcuts = Pick<
@@ -225,6 +182,8 @@ export type TasksParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
+  /** Where acts are logged. Default: nowhere. */
+  log?: Logger;
   maxPayloadBytes?: number;
   /** Called after tasks were stored here, so that a pod in this process need not wait for a notification. */
   onEnqueued?: () => void;
@@ -243,20 +202,11 @@ export type LocalTasks = Tasks & {
 
 /** Creates the operations on tasks. */
 export function createTasks(parts: TasksParts): LocalTasks {
-  const { database, clock, random, onEnqueued, maxPayloadBytes = defaultMaxBytes } = parts;
+  const { database, maxPayloadBytes = defaultMaxBytes } = parts;
   const workers = createWorkers(parts);
   const waitFor = createWaitFor({ ...parts, workers });
   const { onNoWorker } = parts;
   const onNames = onNoWorker && createNoWorkerCheck({ ...parts, onNoWorker });
-
-  /** Returns the row after the change. */
-  const change = async (taskId: string, statements: readonly Statement[]): Promise<Row> => {
-    const options = { clock, random, ...untilKnown, notify: true };
-    const { tables } = await writeUntilKnown(database, statements, options);
-    const [row] = tables.at(-1)!;
-    if (!row) throw notFound(taskId);
-    return row;
-  };
 
   return {
     ...createEnqueue({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
@@ -310,70 +260,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       const names = waiting.map(([name]) => name);
       return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
     },
-    async cancel(taskId) {
-      const row = await change(taskId, cancelTask(taskId, parts.ids.next()));
-      if (row["status"] === "cancelled") await unblockScope(parts, row["concurrency_key"]);
-      // Its dependents may be ready now.
-      onEnqueued?.();
-      waitFor.ended(taskId);
-      if (row["status"] === "cancelled") return "cancelled";
-      // A pending run that was cancelled still has to run its finalizers.
-      const isOpen = row["status"] === "claimed" || row["status"] === "pending";
-      // The cancelled task had ended, and was retried before the answer arrived.
-      if (isOpen && Number(row["cancel_requested"]) === 0) return "finished";
-      return isOpen ? "cancelling" : "finished";
-    },
-    async retry(taskId, options = {}) {
-      checkOptions("retry", options, ["fromStart"]);
-      const { fromStart = false } = options;
-      // The steps of a task that has ended don't change.
-      const [counted] = fromStart ? await database.read(countSteps(taskId)) : [];
-      const steps = fromStart ? "all" : "failed";
-      const row = await change(taskId, retryTask(taskId, parts.ids.next(), steps));
-      if (Number(row["retried"]) === 1) {
-        onEnqueued?.();
-        return { forgottenSteps: Number(counted?.["steps"] ?? 0) };
-      }
-      throw new FlotillaError(
-        "conflict",
-        `task ${taskId} is ${row["status"]}: only failed and cancelled tasks can be retried`,
-      );
-    },
-    async resumeTask(taskId, options = {}) {
-      checkOptions("resumeTask", options, ["forget"]);
-      const { forget = [] } = options;
-      const [found] = await database.read(getTask(taskId));
-      if (!found) throw notFound(taskId);
-      await checkForget(database, taskId, forget);
-      const requestId = parts.ids.next();
-      const isAside = Number(found["parked"]) === parked.setAside;
-      const row =
-        found["status"] === "pending" && isAside && found["flow_version"] === null
-          ? await change(taskId, resumeTask(taskId, requestId, forget))
-          : await change(taskId, retryTask(taskId, requestId, forget));
-      if (Number(row["resumed"] ?? row["retried"]) === 1) return onEnqueued?.();
-      throw new FlotillaError(
-        "conflict",
-        `task ${taskId} is ${row["status"]}, and wasn't set aside: there is nothing to resume`,
-      );
-    },
-    async signal(taskId, name, payload = null, options = {}) {
-      checkOptions("signal", options, ["id"]);
-      checkStepName(name);
-      const { id = parts.ids.next() } = options;
-      checkSignalId(id);
-      const text = encodeJson(`the signal "${name}"`, payload, { maxBytes: maxPayloadBytes });
-      const signal = { taskId, to: "task", signalId: id, name, payload: text } as const;
-      const row = await change(taskId, sendSignal(signal));
-      if (row["flow_version"] !== null) {
-        throw new FlotillaError("not_found", `${taskId} is a run: use \`runs.signal\``);
-      }
-      if (Number(row["sent"]) === 1) return onEnqueued?.();
-      const isOpen = row["status"] === "pending" || row["status"] === "claimed";
-      throw isOpen
-        ? new FlotillaError("overloaded", `task ${taskId} has too many unused signals: send fewer`)
-        : new FlotillaError("conflict", `task ${taskId} is ${row["status"]}: it takes no signals`);
-    },
+    ...createTaskActs({ ...parts, maxPayloadBytes, ended: waitFor.ended }),
     async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
       checkOptions("waitFor", options, ["timeoutMs", "signal"]);
       const { taskId, seen } = await existing(task);
@@ -385,7 +272,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
       return waitFor.settled(taskId, { ...options, seen });
     },
     depth: () => readDepth(database),
-    prune: (options) => prune(database, options),
+    prune: (options) => prune(parts, options),
     ended: waitFor.ended,
     close: waitFor.close,
   };
@@ -405,29 +292,6 @@ function taskIdOf(task: Enqueued): string {
       ? "got a promise: await what `enqueue` gives first, as in `waitFor(await enqueue(…))`"
       : "needs what `enqueue` gives, or a task's id";
   throw new FlotillaError("invalid_option", `waiting for a task ${what}`);
-}
-
-function notFound(taskId: string): FlotillaError {
-  return new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
-}
-
-/** Throws unless these are keys of stored steps of a task or run. */
-export async function checkForget(
-  database: Database,
-  taskId: string,
-  keys: readonly string[],
-): Promise<void> {
-  if (!Array.isArray(keys) || keys.some((key) => typeof key !== "string")) {
-    throw new FlotillaError("invalid_option", "forget must be a list of keys of steps");
-  }
-  if (keys.length === 0) return;
-  const stored = await database.read(listSteps(taskId, {}));
-  const missing = keys.find((key) => !stored.some((row) => row["key"] === key));
-  if (missing === undefined) return;
-  throw new FlotillaError(
-    "not_found",
-    `${taskId} has no stored step ${JSON.stringify(missing)}: \`flotilla tasks show\` lists them`,
-  );
 }
 
 /** Tells steps that the attempt which completed the task did not ask for. */

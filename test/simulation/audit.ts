@@ -67,7 +67,10 @@ const auditedTables = [
   "task_signal",
   "task",
   "task_dependency",
+  "task_pause",
+  "redrive",
   "step_journal",
+  "audit",
 ] as const;
 
 export type AuditedTable = (typeof auditedTables)[number];

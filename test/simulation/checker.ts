@@ -2,6 +2,7 @@
  * Judges every committed change as it happens, and every run of a handler as it starts and ends.
  * What can only be judged when all is over is in `verdict.ts`.
  */
+import { createActChecker } from "./acts.ts";
 import { deathLimit, aloneAfterDeaths } from "../../src/base/death-limit.ts";
 import type { Change, Committed, TaskState } from "./audit.ts";
 import { createLimitChecker, isLimitMove } from "./limits.ts";
@@ -111,6 +112,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const pauses = createPauses(world);
   const redrives = createRedrives(world);
   const steps = createStepLedger(world);
+  const judgeActs = createActChecker(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
   const reachedMs = new Map<string, number>();
 
@@ -287,6 +289,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       }
       const changes = intent.kind === "enqueue" ? withoutUndone(world, all) : all;
       countFences(world, who, intent, seen, changes);
+      judgeActs(intent, noted);
       steps.judge(intent, noted, (taskId) => tasks.get(taskId)?.state);
       // A wake is judged by how all of the write left things.
       for (const { taskId, name, after } of changes) {

@@ -47,12 +47,22 @@ export const pauseMutations: readonly Mutation[] = [
     ],
   },
   {
+    name: "audit: a cancel leaves no entry",
+    edits: [
+      {
+        file: "src/tasks/acts.ts",
+        find: "cancelTask(taskId, id, entry)",
+        put: "cancelTask(taskId, id)",
+      },
+    ],
+  },
+  {
     name: "resume: pods aren't notified",
     edits: [
       {
         file: "src/tasks/claim/pauses.ts",
-        find: "[dropPause(name, number), notifyPods()]",
-        put: "[dropPause(name, number)]",
+        find: "dropPause(name, number),\n            notifyPods(),",
+        put: "dropPause(name, number),",
       },
     ],
   },

@@ -29,6 +29,8 @@ export type OperatorsOptions = {
   untilMs: number;
   /** One of them pauses and resumes short tasks again and again. */
   hasty: boolean;
+  /** A third acts by processes that may be killed at each of their requests. */
+  killed: boolean;
 };
 
 const brokenName = "broken";
@@ -37,17 +39,17 @@ const hastyRestMs = 600;
 export function startOperators(
   world: World,
   network: Network,
-  { pauses, untilMs, hasty }: OperatorsOptions,
+  { pauses, untilMs, hasty, killed }: OperatorsOptions,
 ): Operators {
   const { scheduler } = world;
   const isOver = () => scheduler.nowMs >= untilMs;
-  const operators = ["o1", "o2"].map((who): Operator => {
+  const begun = (who: string, isMortal = false): Operator => {
     const lane = createLane(scheduler);
     const wallMs = () => startOfTimeMs + scheduler.nowMs;
     const clock = laneClock(scheduler, lane, { wallMs, startMs: 0 });
     const random = world.fork();
     const parts = {
-      database: network.connect({ who, lane }),
+      database: network.connect({ who, lane, ...(isMortal && { crash: () => lane.kill() }) }),
       clock,
       random,
       ids: uuidv7(clock, random),
@@ -57,7 +59,8 @@ export function startOperators(
       letters: createDeadLetters(parts),
       rest: (lowMs, highMs) => sleep(clock, world.between(lowMs, highMs)),
     };
-  });
+  };
+  const operators = ["o1", "o2"].map((who) => begun(who));
   let open = 0;
 
   /** Does something that may fail as everything may. */
@@ -129,6 +132,18 @@ export function startOperators(
     }
   };
 
+  const actAndDie = async (operator: Operator): Promise<void> => {
+    const made = await makeBroken(operator);
+    while (!isOver() && made.length > 0) {
+      await operator.rest(100, 800);
+      const { tasks } = begun("o3", true);
+      const act = world.pick(["cancel", "retry"] as const);
+      world.count(`audit: ${act} by a process that may die`);
+      // It never settles if the process is killed.
+      void tried<unknown>(tasks[act](world.pick(made)));
+    }
+  };
+
   if (hasty) begin(pauseAndResume(operators[0]!, "quick", hastyRestMs));
   if (world.chance(0.4)) {
     const targets = [allNames, "quick", "slow", brokenName];
@@ -142,6 +157,7 @@ export function startOperators(
   if (world.chance(0.4)) {
     for (const operator of operators) if (world.chance(0.7)) begin(redriveNowAndThen(operator));
   }
+  if (killed) begin(actAndDie(begun("o4")));
   return {
     get open() {
       return open;

@@ -107,6 +107,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     pauses: checker.pauses,
     untilMs: faultsMs,
     hasty: crowds,
+    killed: seed % 8 === 3,
   });
   startFaults(world, {
     network,

@@ -28,6 +28,19 @@ where (select count(*) from flotilla.redrive where state in ('running', 'stoppin
 on conflict (redrive_id) do nothing
 -- values: ["{\"redrive-1\"}","{\"{\\\"all\\\":true}\"}","{100}","{1}",50]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast(null as bigint), $11, $12,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
+  from flotilla.redrive where redrive_id = $17
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,null,"{\"redriveId\":\"redrive-1\",\"maxStep\":100,\"fromStart\":true}","audit.full","done",null,"click-1","redrive-1"]
+
 select * from flotilla.redrive where redrive_id = $1
 -- values: ["redrive-1"]
 
@@ -269,6 +282,22 @@ where redrive_id = $3 and revision = $4 and state = 'running'
 -- values: ["{\"code\":\"same_error\",\"message\":\"refused\"}","write-1","redrive-1",2]
 
 -- src/dead-letters/sql.ts: cancelRedrive
+select redrive_id from flotilla.redrive where redrive_id = $1 for update
+-- values: ["redrive-1"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.redrive where redrive_id = $18 and state = 'running'
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"running\"}","{\"state\":\"stopping\"}","audit.full","done",null,"click-1","redrive-1"]
+
 update flotilla.redrive
 set state = 'stopping', reason = $1,
   revision = revision + 1, last_update = now_ms()
@@ -304,6 +333,25 @@ update flotilla.task set status = 'cancelled', last_update = now_ms()
 from (select task_id collate "C" as task_id, token from unnest($1::text[], $2::bigint[]) as each_row (task_id, token)) wanted
 where flotilla.task.task_id = wanted.task_id and coalesce(flotilla.task.status, '') = 'failed' and flotilla.task.claim_token = wanted.token
 -- values: ["{\"task-1\"}","{3}"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast((
+  select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($11::text[], $12::bigint[]) as each_row (task_id, token)) wanted
+  join flotilla.task_event event on event.task_id = wanted.task_id
+  where event.type = 'discarded' and event.detail = $13) as bigint), $14, $15,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $16 and past.outcome = 'full') then null else $17 end, $18, $19
+  where (
+  select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($20::text[], $21::bigint[]) as each_row (task_id, token)) wanted
+  join flotilla.task_event event on event.task_id = wanted.task_id
+  where event.type = 'discarded' and event.detail = $22) > 0
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($1::text[], $2::bigint[]) as each_row (task_id, token)) wanted
 join flotilla.task_event event on event.task_id = wanted.task_id

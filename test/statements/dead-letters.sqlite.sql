@@ -28,6 +28,19 @@ where (select count(*) from flotilla_redrive where state in ('running', 'stoppin
 on conflict (redrive_id) do nothing
 -- values: ["[[\"redrive-1\",\"{\\\"all\\\":true}\",100,1]]",50]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(null as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_redrive where redrive_id = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,null,"{\"redriveId\":\"redrive-1\",\"maxStep\":100,\"fromStart\":true}","audit.full","done",null,"click-1","redrive-1"]
+
 select * from flotilla_redrive where redrive_id = ?
 -- values: ["redrive-1"]
 
@@ -269,6 +282,22 @@ where redrive_id = ? and revision = ? and state = 'running'
 -- values: ["{\"code\":\"same_error\",\"message\":\"refused\"}","write-1","redrive-1",2]
 
 -- src/dead-letters/sql.ts: cancelRedrive
+select redrive_id from flotilla_redrive where redrive_id = ?
+-- values: ["redrive-1"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_redrive where redrive_id = ? and state = 'running'
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"running\"}","{\"state\":\"stopping\"}","audit.full","done",null,"click-1","redrive-1"]
+
 update flotilla_redrive
 set state = 'stopping', reason = ?,
   revision = revision + 1, last_update = now_ms()
@@ -304,6 +333,25 @@ update flotilla_task set status = 'cancelled', last_update = now_ms()
 from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
 where flotilla_task.task_id = wanted.task_id and coalesce(flotilla_task.status, '') = 'failed' and flotilla_task.claim_token = wanted.token
 -- values: ["[[\"task-1\",3]]"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast((
+  select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
+  join flotilla_task_event event on event.task_id = wanted.task_id
+  where event.type = 'discarded' and event.detail = ?) as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  where (
+  select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
+  join flotilla_task_event event on event.task_id = wanted.task_id
+  where event.type = 'discarded' and event.detail = ?) > 0
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"[[\"task-1\",3]]","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","[[\"task-1\",3]]","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
 join flotilla_task_event event on event.task_id = wanted.task_id

@@ -1,4 +1,5 @@
 import * as deadLetters from "../../src/dead-letters/sql.ts";
+import { entry } from "./audit.ts";
 import { type RoomStatements, sqlFile } from "./examples.ts";
 
 const deadLetter = {
@@ -46,7 +47,12 @@ export const deadLetterStatements: RoomStatements = {
     failedSince: () => deadLetters.failedSince(10, 5, 100),
     failedTasks: () => deadLetters.failedTasks(["task-1"]),
     insertRedrive: () =>
-      deadLetters.insertRedrive("redrive-1", { all: true }, { maxStep: 100, fromStart: true }),
+      deadLetters.insertRedrive(
+        "redrive-1",
+        { all: true },
+        { maxStep: 100, fromStart: true },
+        entry,
+      ),
     getRedrive: () => deadLetters.getRedrive("redrive-1"),
     listRedrives: () => [deadLetters.listRedrives(10), deadLetters.listRedrives(10, "redrive-1")],
     openRedrives: () => deadLetters.openRedrives(),
@@ -60,9 +66,9 @@ export const deadLetterStatements: RoomStatements = {
       ),
     ],
     stopRedrive: () => deadLetters.stopRedrive(write, reason),
-    cancelRedrive: () => deadLetters.cancelRedrive("redrive-1", reason),
+    cancelRedrive: () => deadLetters.cancelRedrive("redrive-1", reason, entry),
     endRedrive: () => deadLetters.endRedrive(write, "done"),
     pruneRedrives: () => deadLetters.pruneRedrives(60_000),
-    discardTasks: () => deadLetters.discardTasks([deadLetter], "write-1"),
+    discardTasks: () => deadLetters.discardTasks([deadLetter], "write-1", entry),
   }),
 };

@@ -55,6 +55,25 @@ where past.task_id = $5
     then past.detail like $6 and past.detail not like $7 || cast(wake + 1 as text) || '}' else false end) for update of task
 -- values: [2,"\"request\":\"request-1\",\"wake\":","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), case when task.parked = 6 then $12
+      else '{"version":' || cast(task.flow_version as text) || '}' end, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.task task where task.task_id = $18 and task.status = 'pending'
+  and (task.parked = 6 or task.flow_version > $19) and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $20
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $21 and past.detail not like $22 || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}","{\"version\":2}","audit.full","done",null,"click-1","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
 delete from flotilla.step_journal where owner_id in (select task.task_id from flotilla.task task where task.task_id = $1 and task.status = 'pending'
 and (task.parked = 6 or task.flow_version > $2) and not exists (
 select 1 from flotilla.task_event past

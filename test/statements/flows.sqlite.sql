@@ -55,6 +55,25 @@ where past.task_id = ?
     then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
 -- values: [2,"\"request\":\"request-1\",\"wake\":","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), case when task.parked = 6 then ?
+      else '{"version":' || cast(task.flow_version as text) || '}' end, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task task where task.task_id = ? and task.status = 'pending'
+  and (task.parked = 6 or task.flow_version > ?) and not exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = ?
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}","{\"version\":2}","audit.full","done",null,"click-1","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
 delete from flotilla_step_journal where owner_id in (select task.task_id from flotilla_task task where task.task_id = ? and task.status = 'pending'
 and (task.parked = 6 or task.flow_version > ?) and not exists (
 select 1 from flotilla_task_event past

@@ -1,4 +1,5 @@
 import * as flows from "../../src/flows/sql.ts";
+import { entry } from "./audit.ts";
 import { type RoomStatements, sqlFile } from "./examples.ts";
 
 const resume = { runId: "run-1", requestId: "request-1" };
@@ -9,7 +10,7 @@ export const flowStatements: RoomStatements = {
     retrySetAside: () => flows.retrySetAside("order", 2),
     resumeSetAside: () => [
       flows.resumeSetAside({ ...resume, version: null, forget: [] }),
-      flows.resumeSetAside({ ...resume, version: 2, forget: ["read"] }),
+      flows.resumeSetAside({ ...resume, version: 2, forget: ["read"] }, entry),
     ],
     listRuns: () => [
       flows.listRuns({ limit: 10 }),

@@ -46,20 +46,20 @@ on conflict do nothing
 -- values: ["{\"nightly\"}","{\"task-1\"}","{\"schedule\"}"]
 
 -- src/schedules/sql.ts: putSchedule
-insert into flotilla.schedule (schedule_id, name, pattern, zone, payload, options, missed)
-values ($1, $2, $3, $4, $5, $6, $7)
+insert into flotilla.schedule (schedule_id, name, pattern, zone, payload, options, missed, mark)
+values ($1, $2, $3, $4, $5, $6, $7, $8)
 on conflict (schedule_id) do nothing
--- values: ["nightly","report","0 3 * * *","UTC","null","{}","once"]
+-- values: ["nightly","report","0 3 * * *","UTC","null","{}","once",null]
 
   update flotilla.schedule
   set name = $1, pattern = $2, zone = $3, payload = $4,
     options = $5, missed = $6,
     revision = revision + 1, error = null, last_update = case when flotilla.schedule.last_update < now_ms() then now_ms()
-else flotilla.schedule.last_update + 1 end,
-    after_at = case when (pattern <> $7 or zone <> $8 or error is not null) then now_ms() else after_at end, next_at = 0
-  where schedule_id = $9 and created_at = $10 and last_update = $11 and ((pattern <> $12 or zone <> $13 or error is not null) or name <> $14 or $15 = 1
-    or options <> $16 or missed <> $17)
--- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
+else flotilla.schedule.last_update + 1 end, mark = coalesce($7, mark),
+    after_at = case when (pattern <> $8 or zone <> $9 or error is not null) then now_ms() else after_at end, next_at = 0
+  where schedule_id = $10 and created_at = $11 and last_update = $12 and ((pattern <> $13 or zone <> $14 or error is not null) or name <> $15 or $16 = 1
+    or options <> $17 or missed <> $18)
+-- values: ["report","0 3 * * *","UTC","null","{}","once","mark-1","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
 
 -- src/schedules/sql.ts: getSchedules
 select *, now_ms() as now_at from flotilla.schedule
@@ -81,26 +81,67 @@ order by schedule_id
 
 -- src/schedules/sql.ts: pauseSchedule
   update flotilla.schedule set paused = 1, last_update = case when flotilla.schedule.last_update < now_ms() then now_ms()
-else flotilla.schedule.last_update + 1 end
-  where schedule_id = $1 and created_at = $2 and last_update = $3 and paused = 0
--- values: ["nightly",1,2]
+else flotilla.schedule.last_update + 1 end, mark = $1
+  where schedule_id = $2 and created_at = $3 and last_update = $4 and paused = 0
+-- values: ["mark-1","nightly",1,2]
 
 -- src/schedules/sql.ts: resumeSchedule
   update flotilla.schedule set paused = 0, after_at = now_ms(), next_at = 0, last_update = case when flotilla.schedule.last_update < now_ms() then now_ms()
-else flotilla.schedule.last_update + 1 end
-  where schedule_id = $1 and created_at = $2 and last_update = $3 and paused = 1
--- values: ["nightly",1,2]
+else flotilla.schedule.last_update + 1 end,
+    mark = $1
+  where schedule_id = $2 and created_at = $3 and last_update = $4 and paused = 1
+-- values: ["mark-1","nightly",1,2]
 
 -- src/schedules/sql.ts: removeSchedule
 select schedule_id from flotilla.schedule where schedule_id = $1 and created_at = $2 for update
 -- values: ["nightly",1]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.schedule where schedule_id = $18 and created_at = $19
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}",null,"audit.full","done",null,"click-1","nightly",1]
+
 delete from flotilla.schedule where schedule_id = $1 and created_at = $2
 -- values: ["nightly",1]
+
+-- src/schedules/sql.ts: entryOfChange
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.schedule where schedule_id = $18 and mark = $19
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{}","audit.full","done",null,"click-1","nightly","mark-1"]
 
 -- src/schedules/sql.ts: fireSchedule
 select schedule_id from flotilla.schedule where schedule_id = $1 and created_at = $2 and last_update = $3 for update
 -- values: ["nightly",1,2]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.schedule where schedule_id = $18 and created_at = $19 and last_update = $20
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"taskId\":\"task-1\"}","audit.full","done",null,"click-1","nightly",1,2]
 
 insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)

@@ -46,20 +46,20 @@ on conflict do nothing
 -- values: ["[[\"nightly\",\"task-1\",\"schedule\"]]"]
 
 -- src/schedules/sql.ts: putSchedule
-insert into flotilla_schedule (schedule_id, name, pattern, zone, payload, options, missed)
-values (?, ?, ?, ?, ?, ?, ?)
+insert into flotilla_schedule (schedule_id, name, pattern, zone, payload, options, missed, mark)
+values (?, ?, ?, ?, ?, ?, ?, ?)
 on conflict (schedule_id) do nothing
--- values: ["nightly","report","0 3 * * *","UTC","null","{}","once"]
+-- values: ["nightly","report","0 3 * * *","UTC","null","{}","once",null]
 
   update flotilla_schedule
   set name = ?, pattern = ?, zone = ?, payload = ?,
     options = ?, missed = ?,
     revision = revision + 1, error = null, last_update = case when flotilla_schedule.last_update < now_ms() then now_ms()
-else flotilla_schedule.last_update + 1 end,
+else flotilla_schedule.last_update + 1 end, mark = coalesce(?, mark),
     after_at = case when (pattern <> ? or zone <> ? or error is not null) then now_ms() else after_at end, next_at = 0
   where schedule_id = ? and created_at = ? and last_update = ? and ((pattern <> ? or zone <> ? or error is not null) or name <> ? or ? = 1
     or options <> ? or missed <> ?)
--- values: ["report","0 3 * * *","UTC","null","{}","once","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
+-- values: ["report","0 3 * * *","UTC","null","{}","once","mark-1","0 3 * * *","UTC","nightly",1,2,"0 3 * * *","UTC","report",1,"{}","once"]
 
 -- src/schedules/sql.ts: getSchedules
 select *, now_ms() as now_at from flotilla_schedule
@@ -81,26 +81,67 @@ order by schedule_id
 
 -- src/schedules/sql.ts: pauseSchedule
   update flotilla_schedule set paused = 1, last_update = case when flotilla_schedule.last_update < now_ms() then now_ms()
-else flotilla_schedule.last_update + 1 end
+else flotilla_schedule.last_update + 1 end, mark = ?
   where schedule_id = ? and created_at = ? and last_update = ? and paused = 0
--- values: ["nightly",1,2]
+-- values: ["mark-1","nightly",1,2]
 
 -- src/schedules/sql.ts: resumeSchedule
   update flotilla_schedule set paused = 0, after_at = now_ms(), next_at = 0, last_update = case when flotilla_schedule.last_update < now_ms() then now_ms()
-else flotilla_schedule.last_update + 1 end
+else flotilla_schedule.last_update + 1 end,
+    mark = ?
   where schedule_id = ? and created_at = ? and last_update = ? and paused = 1
--- values: ["nightly",1,2]
+-- values: ["mark-1","nightly",1,2]
 
 -- src/schedules/sql.ts: removeSchedule
 select schedule_id from flotilla_schedule where schedule_id = ? and created_at = ?
 -- values: ["nightly",1]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_schedule where schedule_id = ? and created_at = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}",null,"audit.full","done",null,"click-1","nightly",1]
+
 delete from flotilla_schedule where schedule_id = ? and created_at = ?
 -- values: ["nightly",1]
+
+-- src/schedules/sql.ts: entryOfChange
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_schedule where schedule_id = ? and mark = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{}","audit.full","done",null,"click-1","nightly","mark-1"]
 
 -- src/schedules/sql.ts: fireSchedule
 select schedule_id from flotilla_schedule where schedule_id = ? and created_at = ? and last_update = ?
 -- values: ["nightly",1,2]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_schedule where schedule_id = ? and created_at = ? and last_update = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"taskId\":\"task-1\"}","audit.full","done",null,"click-1","nightly",1,2]
 
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)

@@ -1,4 +1,5 @@
 import * as schedules from "../../src/schedules/sql.ts";
+import { entry } from "./audit.ts";
 import { type RoomStatements, sqlFile } from "./examples.ts";
 import { plainTask } from "./tasks.ts";
 
@@ -33,13 +34,14 @@ export const scheduleStatements: RoomStatements = {
     linkFired: () => schedules.linkFired([move]),
     putSchedule: () => [
       schedules.putSchedule(definition, undefined),
-      schedules.putSchedule(definition, { ...seen, payload: "{}" }),
+      schedules.putSchedule(definition, { ...seen, payload: "{}" }, "mark-1"),
     ],
     getSchedules: () => schedules.getSchedules(["nightly"]),
     listSchedules: () => schedules.listSchedules("", 10),
-    pauseSchedule: () => schedules.pauseSchedule(seen),
-    resumeSchedule: () => schedules.resumeSchedule(seen),
-    removeSchedule: () => schedules.removeSchedule(seen),
-    fireSchedule: () => schedules.fireSchedule(seen, plainTask),
+    pauseSchedule: () => schedules.pauseSchedule(seen, "mark-1"),
+    resumeSchedule: () => schedules.resumeSchedule(seen, "mark-1"),
+    removeSchedule: () => schedules.removeSchedule(seen, "{}", entry),
+    entryOfChange: () => schedules.entryOfChange("nightly", "mark-1", { after: "{}" }, entry),
+    fireSchedule: () => schedules.fireSchedule(seen, plainTask, entry),
   }),
 };

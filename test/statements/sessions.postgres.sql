@@ -270,6 +270,18 @@ where coalesce(
 on conflict do nothing
 -- values: ["{\"session-2\"}","{1}","{1}","{\"helper\"}","{\"pod-1\"}","{1}","{2}","{3}","{\"completed\"}","{10}","{2}","{4}","{\"small\"}","{500000}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
+insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, count, before, after, outcome, reason)
+select id, now_ms(), actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, 1, before, after, 'done', reason
+from (select id collate "C" as id, actor collate "C" as actor, tenant collate "C" as tenant, user_id collate "C" as user_id, key_name collate "C" as key_name, role collate "C" as role, address collate "C" as address, action collate "C" as action, subject collate "C" as subject, filter collate "C" as filter, before collate "C" as before, after collate "C" as after, reason collate "C" as reason, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[]) as each_row (id, actor, tenant, user_id, key_name, role, address, action, subject, filter, before, after, reason, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($15::bigint[], $16::text[], $17::bigint[], $18::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+on conflict (id) do nothing
+-- values: ["{\"act-1\"}","{\"key/web\"}","{\"default\"}","{\"zoe\"}","{\"web\"}","{\"operator\"}","{\"10.0.0.1\"}","{\"tasks.cancel\"}","{\"task-1\"}","{null}","{\"{}\"}","{\"{}\"}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
 last_offset, log_id, metadata)
@@ -463,12 +475,69 @@ where (select count(*) from (
 on conflict (tenant, name) do nothing
 -- values: ["default","helper","{}","{}","default",100,100]
 
+-- src/sessions/agents/sql.ts: createAudited
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  where not exists (select 1 from flotilla.agent where tenant = $18 and name = $19)
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
+
+insert into flotilla.agent (tenant, name, settings, secrets)
+select $1, $2, $3, $4
+where (select count(*) from (
+  select 1 from flotilla.agent where tenant = $5 limit cast($6 as integer)) counted) < $7
+on conflict (tenant, name) do nothing
+-- values: ["default","helper","{}","{}","default",100,100]
+
+delete from flotilla.audit where id = $1 and not (exists (select 1 from flotilla.agent
+        where tenant = $2 and name = $3 and settings = $4 and secrets = $5))
+-- values: ["act-1","default","helper","{}","{}"]
+
 -- src/sessions/agents/sql.ts: replaceAgent
+select name from flotilla.agent where tenant = $1 and name = $2 and revision = $3 for update
+-- values: ["default","helper",1]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.agent where tenant = $18 and name = $19 and revision = $20
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"revision\":1}","{\"revision\":2}","audit.full","done",null,"click-1","default","helper",1]
+
 update flotilla.agent
 set settings = $1, secrets = $2, revision = revision + 1, last_update = now_ms()
 where tenant = $3 and name = $4 and revision = $5
 -- values: ["{}","{}","default","helper",1]
 
 -- src/sessions/agents/sql.ts: removeAgent
+select name from flotilla.agent where tenant = $1 and name = $2 for update
+-- values: ["default","helper"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), '{"revision":' || cast(revision as text) || '}', $12,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
+  from flotilla.agent where tenant = $17 and name = $18
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"audit.full","done",null,"click-1","default","helper"]
+
 delete from flotilla.agent where tenant = $1 and name = $2
 -- values: ["default","helper"]

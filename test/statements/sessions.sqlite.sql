@@ -270,6 +270,18 @@ where coalesce(
 on conflict do nothing
 -- values: ["[[\"session-2\",1,1,\"helper\",\"pod-1\",1,2,3,\"completed\",10,2,4,\"small\",500000,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
+insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, count, before, after, outcome, reason)
+select id, now_ms(), actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, 1, before, after, 'done', reason
+from (select value ->> 0 as id, value ->> 1 as actor, value ->> 2 as tenant, value ->> 3 as user_id, value ->> 4 as key_name, value ->> 5 as role, value ->> 6 as address, value ->> 7 as action, value ->> 8 as subject, value ->> 9 as filter, value ->> 10 as before, value ->> 11 as after, value ->> 12 as reason, value ->> 13 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+on conflict (id) do nothing
+-- values: ["[[\"act-1\",\"key/web\",\"default\",\"zoe\",\"web\",\"operator\",\"10.0.0.1\",\"tasks.cancel\",\"task-1\",null,\"{}\",\"{}\",null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
 last_offset, log_id, metadata)
@@ -463,12 +475,69 @@ where (select count(*) from (
 on conflict (tenant, name) do nothing
 -- values: ["default","helper","{}","{}","default",100,100]
 
+-- src/sessions/agents/sql.ts: createAudited
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  where not exists (select 1 from flotilla_agent where tenant = ? and name = ?)
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
+
+insert into flotilla_agent (tenant, name, settings, secrets)
+select ?, ?, ?, ?
+where (select count(*) from (
+  select 1 from flotilla_agent where tenant = ? limit cast(? as integer)) counted) < ?
+on conflict (tenant, name) do nothing
+-- values: ["default","helper","{}","{}","default",100,100]
+
+delete from flotilla_audit where id = ? and not (exists (select 1 from flotilla_agent
+        where tenant = ? and name = ? and settings = ? and secrets = ?))
+-- values: ["act-1","default","helper","{}","{}"]
+
 -- src/sessions/agents/sql.ts: replaceAgent
+select name from flotilla_agent where tenant = ? and name = ? and revision = ?
+-- values: ["default","helper",1]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_agent where tenant = ? and name = ? and revision = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"revision\":1}","{\"revision\":2}","audit.full","done",null,"click-1","default","helper",1]
+
 update flotilla_agent
 set settings = ?, secrets = ?, revision = revision + 1, last_update = now_ms()
 where tenant = ? and name = ? and revision = ?
 -- values: ["{}","{}","default","helper",1]
 
 -- src/sessions/agents/sql.ts: removeAgent
+select name from flotilla_agent where tenant = ? and name = ?
+-- values: ["default","helper"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), '{"revision":' || cast(revision as text) || '}', ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_agent where tenant = ? and name = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"audit.full","done",null,"click-1","default","helper"]
+
 delete from flotilla_agent where tenant = ? and name = ?
 -- values: ["default","helper"]

@@ -5,6 +5,7 @@ import * as heads from "../../src/sessions/log/sql/heads.ts";
 import * as reading from "../../src/sessions/log/sql/reading.ts";
 import * as records from "../../src/sessions/log/sql/records.ts";
 import * as sessions from "../../src/sessions/sql.ts";
+import { entry as actEntry, newEntry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const agent = { tenant: "default", name: "helper", settings: "{}", secrets: "{}" };
@@ -72,6 +73,7 @@ const plain: Changes = {
   steps: [],
   stepsOver: [],
   turns: [],
+  acts: [],
   deleted: [],
 };
 const full: Changes = {
@@ -98,6 +100,7 @@ const full: Changes = {
       usage: { input: 10, output: 2, cached: 4, model: "small", cost: 0.5 },
     },
   ],
+  acts: [{ ...newEntry, before: "{}", after: "{}" }],
   deleted: ["session-3"],
 };
 const before = { activeAtMs: 9, sessionId: "session-9" };
@@ -166,7 +169,8 @@ export const sessionStatements: RoomStatements = {
     storedByNames: () => agents.storedByNames(["helper"], 10),
     listAgents: () => agents.listAgents("default", "", 10),
     createAgent: () => agents.createAgent(agent, 100),
-    replaceAgent: () => agents.replaceAgent(agent, 1),
-    removeAgent: () => agents.removeAgent("default", "helper"),
+    createAudited: () => agents.createAudited(agent, 100, { id: "act-1", entry: actEntry }),
+    replaceAgent: () => agents.replaceAgent(agent, 1, actEntry),
+    removeAgent: () => agents.removeAgent("default", "helper", actEntry),
   }),
 };

@@ -1628,6 +1628,21 @@ delete from flotilla.task where ctid = any(array(
       in ('pending', 'claimed'))) for update skip locked))
 -- values: ["{\"task-1\"}",60000,1000,2000,3000]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast((select count(*) from (select task_id from (select task_id collate "C" as task_id from unnest($11::text[]) as each_row (task_id)) old
+  where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)) deleted) as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  where exists (select task_id from (select task_id collate "C" as task_id from unnest($18::text[]) as each_row (task_id)) old
+  where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"{\"task-1\"}",null,null,"audit.full","begun",null,"click-1","{\"task-1\"}"]
+
 delete from flotilla.task_event where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
     where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
 -- values: ["{\"task-1\"}"]
@@ -2136,6 +2151,22 @@ select status, flow_version, case when exists (select 1 from flotilla.task_signa
 
 select task_id from flotilla.task task where task_id = $1 for update of task
 -- values: ["task-1"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.task where task_id = $18 and status in ('pending', 'claimed')
+  and flow_version is null and not exists (select 1 from flotilla.task_signal past
+  where past.task_id = $19 and past.signal_id = $20) and (select count(*) from flotilla.task_signal past
+  where past.task_id = $21 and past.taken = 0) < $22
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"signal\":\"paid\"}","audit.full","done",null,"click-1","task-1","task-1","signal-1","task-1",1000]
 
   update flotilla.task
   set wake = wake + 1,
@@ -2735,6 +2766,28 @@ where own.dependent_id = any(array(select task_id from (select task_id collate "
 select task_id from flotilla.task task where task_id = $1 and status in ('pending', 'claimed') for update of task
 -- values: ["task-1"]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, case when flow_version is null then $8 else $9 end, $10, $11,
+    cast($12 as bigint), '{"status":"' || status || '"}', case when status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6
+      then '{"status":"cancelled"}' else '{"status":"cancelling"}' end,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
+  from flotilla.task where task_id = $17 and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $18
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $19 and past.detail not like $20 || cast(wake + 1 as text) || '}' else false end) or task_id = $21 and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $22
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $23 and past.detail not like $24 || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","runs.cancel","task-1",null,1,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
 select task_id from flotilla.task task where task_id = any(array(
     select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
     join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
@@ -3096,6 +3149,22 @@ select 1 from flotilla.task_event past
 where past.task_id = $3 and past.type = 'retried' and past.detail like $4) for update of task
 -- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
 
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, case when flow_version is null then $8 else $9 end, $10, $11,
+    cast($12 as bigint), '{"status":"' || status || '"}', $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.task where task_id = $18 and status in ('failed', 'cancelled') and exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = flotilla.task.task_id and past.type = 'retried'
+    and past.detail = $19 || cast(flotilla.task.claim_token + 1 as text) || '}')
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.resume","runs.resume","task-1",null,1,null,"audit.full","done",null,"click-1","task-1","{\"request\":\"request-1\",\"token\":"]
+
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla.task_event past
     where past.task_id = flotilla.task.task_id and past.type = 'retried'
@@ -3175,6 +3244,24 @@ where past.task_id = $4
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
     then past.detail like $5 and past.detail not like $6 || cast(wake + 1 as text) || '}' else false end) for update of task
 -- values: ["{\"forget\":[\"read\"],","\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.task where task_id = $18 and status = 'pending' and flow_version is null
+  and parked = 6 and not exists (
+  select 1 from flotilla.task_event past
+  where past.task_id = $19
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like $20 and past.detail not like $21 || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}",null,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status = 'pending' and flow_version is null
 and parked = 6 and not exists (
@@ -3342,6 +3429,20 @@ where not exists (
   where pause.paused = 1 and pause.name in (counted.name, $10))
 -- values: ["mail","mail",10,"mail",10,"mail",10,"mail",10,"*"]
 
+-- src/tasks/sql/limits.ts: entryOfLimit
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), '{"limit":' || coalesce(cast((select max_running from flotilla.task_limit where scope = $12 and by_hand = 1) as text), 'null') || '}', $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  where coalesce((select max_running from flotilla.task_limit where scope = $18 and by_hand = 1), 0) <> $19
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"tenant/acme","{\"limit\":3}","audit.full","done",null,"click-1","tenant/acme",3]
+
 -- src/tasks/sql/limits.ts: putLimit
 insert into flotilla.task_limit (scope, max_running, by_hand) values ($1, $2, 1)
 on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1
@@ -3467,6 +3568,23 @@ where name = $3 and done < $4
 update flotilla.task_pause set paused = 0, reason = null, done = $1
 where name = $2 and done < $3
 -- values: [3,"mail",3]
+
+-- src/tasks/sql/limits.ts: entryOfPause
+select name from flotilla.task_pause where name = $1 for update
+-- values: ["mail"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.task_pause where name = $18 and done < $19 and paused <> $20
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"paused\":false}","{\"paused\":true}","audit.full","done",null,"click-1","mail",2,1]
 
 -- src/tasks/sql/limits.ts: listPauses
 select name, at, reason from flotilla.task_pause where paused = 1 order by name

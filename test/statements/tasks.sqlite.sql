@@ -1621,6 +1621,21 @@ delete from flotilla_task where rowid in (
       in ('pending', 'claimed'))) )
 -- values: ["[[\"task-1\"]]",60000,1000,2000,3000]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast((select count(*) from (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+  where not exists (select 1 from flotilla_task task where task.task_id = old.task_id)) deleted) as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  where exists (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+  where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"[[\"task-1\"]]",null,null,"audit.full","begun",null,"click-1","[[\"task-1\"]]"]
+
 delete from flotilla_task_event where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
@@ -2124,6 +2139,22 @@ select status, flow_version, case when exists (select 1 from flotilla_task_signa
 
 select task_id from flotilla_task task where task_id = ?
 -- values: ["task-1"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task where task_id = ? and status in ('pending', 'claimed')
+  and flow_version is null and not exists (select 1 from flotilla_task_signal past
+  where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
+  where past.task_id = ? and past.taken = 0) < ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"signal\":\"paid\"}","audit.full","done",null,"click-1","task-1","task-1","signal-1","task-1",1000]
 
   update flotilla_task
   set wake = wake + 1,
@@ -2723,6 +2754,28 @@ where own.dependent_id in (select task_id from (select value ->> 0 as task_id fr
 select task_id from flotilla_task task where task_id = ? and status in ('pending', 'claimed')
 -- values: ["task-1"]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, case when flow_version is null then ? else ? end, ?, ?,
+    cast(? as bigint), '{"status":"' || status || '"}', case when status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6
+      then '{"status":"cancelled"}' else '{"status":"cancelling"}' end,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task where task_id = ? and status in ('pending', 'claimed') and cancel_requested = 0 and not exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = ?
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end) or task_id = ? and status in ('pending', 'claimed') and status = 'pending' and flow_version is not null and parked = 6 and not exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = ?
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","runs.cancel","task-1",null,1,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
 select task_id from flotilla_task task where task_id in (
     select child.task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent
     join flotilla_task_dependency wait on wait.dependent_id = parent.task_id
@@ -3084,6 +3137,22 @@ select 1 from flotilla_task_event past
 where past.task_id = ? and past.type = 'retried' and past.detail like ?)
 -- values: ["{\"request\":\"request-1\",\"token\":","task-1","task-1","{\"request\":\"request-1\",\"token\":%"]
 
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, case when flow_version is null then ? else ? end, ?, ?,
+    cast(? as bigint), '{"status":"' || status || '"}', ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = flotilla_task.task_id and past.type = 'retried'
+    and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.resume","runs.resume","task-1",null,1,null,"audit.full","done",null,"click-1","task-1","{\"request\":\"request-1\",\"token\":"]
+
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
     select 1 from flotilla_task_event past
     where past.task_id = flotilla_task.task_id and past.type = 'retried'
@@ -3163,6 +3232,24 @@ where past.task_id = ?
   and case when past.type in ('cancel_requested', 'given_up', 'resume')
     then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
 -- values: ["{\"forget\":[\"read\"],","\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task where task_id = ? and status = 'pending' and flow_version is null
+  and parked = 6 and not exists (
+  select 1 from flotilla_task_event past
+  where past.task_id = ?
+    and case when past.type in ('cancel_requested', 'given_up', 'resume')
+      then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}",null,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status = 'pending' and flow_version is null
 and parked = 6 and not exists (
@@ -3330,6 +3417,20 @@ where not exists (
   where pause.paused = 1 and pause.name in (counted.name, ?))
 -- values: ["mail","mail",10,"mail",10,"mail",10,"mail",10,"*"]
 
+-- src/tasks/sql/limits.ts: entryOfLimit
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), '{"limit":' || coalesce(cast((select max_running from flotilla_task_limit where scope = ? and by_hand = 1) as text), 'null') || '}', ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  where coalesce((select max_running from flotilla_task_limit where scope = ? and by_hand = 1), 0) <> ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"tenant/acme","{\"limit\":3}","audit.full","done",null,"click-1","tenant/acme",3]
+
 -- src/tasks/sql/limits.ts: putLimit
 insert into flotilla_task_limit (scope, max_running, by_hand) values (?, ?, 1)
 on conflict (scope) do update set max_running = excluded.max_running, by_hand = 1
@@ -3455,6 +3556,23 @@ where name = ? and done < ?
 update flotilla_task_pause set paused = 0, reason = null, done = ?
 where name = ? and done < ?
 -- values: [3,"mail",3]
+
+-- src/tasks/sql/limits.ts: entryOfPause
+select name from flotilla_task_pause where name = ?
+-- values: ["mail"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_task_pause where name = ? and done < ? and paused <> ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"paused\":false}","{\"paused\":true}","audit.full","done",null,"click-1","mail",2,1]
 
 -- src/tasks/sql/limits.ts: listPauses
 select name, at, reason from flotilla_task_pause where paused = 1 order by name

@@ -13,6 +13,7 @@ import * as signals from "../../src/tasks/sql/signals.ts";
 import * as stepChildren from "../../src/tasks/sql/step-children.ts";
 import * as steps from "../../src/tasks/sql/steps.ts";
 import * as taskState from "../../src/tasks/sql/task-state.ts";
+import { entry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 export const plainTask: enqueue.NewTask = {
@@ -287,7 +288,7 @@ export const taskStatements: RoomStatements = {
     noteRecovery: () => recover.noteRecovery([orphan]),
     insertRecoveryFollowUps: () => recover.insertRecoveryFollowUps([failed.followUp!], [orphan]),
     sweep: () => [recover.sweep("", 10, kept), recover.sweep("", 10, kept, { upToYoung: true })],
-    deleteFinished: () => recover.deleteFinished(["task-1"], kept),
+    deleteFinished: () => recover.deleteFinished(["task-1"], kept, entry),
   }),
   "src/tasks/sql/runs.ts": sqlFile(runs, {
     isRunFinish: noStatement,
@@ -314,7 +315,7 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/signals.ts": sqlFile(signals, {
     sendSignal: () => [
       ...signals.sendSignal({ ...paid, taskId: "run-1", to: "run" }),
-      ...signals.sendSignal({ ...paid, taskId: "task-1", to: "task" }),
+      ...signals.sendSignal({ ...paid, taskId: "task-1", to: "task" }, entry),
     ],
     firstSignal: () => signals.firstSignal("run-1", ["paid", "refused"]),
   }),
@@ -369,13 +370,13 @@ export const taskStatements: RoomStatements = {
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
     cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
     cancelChildrenOf: () => inspect.cancelChildrenOf([{ taskId: "task-1", token: 2 }]),
-    cancelTask: () => inspect.cancelTask("task-1", "request-1"),
+    cancelTask: () => inspect.cancelTask("task-1", "request-1", entry),
     retryTask: () => [
       ...inspect.retryTask("task-1", "request-1"),
       ...inspect.retryTask("task-1", "request-1", "all"),
-      ...inspect.retryTask("task-1", "request-1", ["read"]),
+      ...inspect.retryTask("task-1", "request-1", ["read"], entry),
     ],
-    resumeTask: () => inspect.resumeTask("task-1", "request-1", ["read"]),
+    resumeTask: () => inspect.resumeTask("task-1", "request-1", ["read"], entry),
     getTask: () => inspect.getTask("task-1"),
     getTasks: () => inspect.getTasks(["task-1"]),
     listTasks: () => [
@@ -399,6 +400,7 @@ export const taskStatements: RoomStatements = {
     countReady: () => inspect.countReady(["mail"], 10),
   }),
   "src/tasks/sql/limits.ts": sqlFile(limits, {
+    entryOfLimit: () => limits.entryOfLimit("tenant/acme", 3, entry),
     putLimit: () => limits.putLimit("tenant/acme", 3),
     dropLimit: () => [limits.dropLimit("tenant/acme"), limits.dropLimit("key/mail/acme")],
     readScopes: () => limits.readScopes([{ scope: "tenant/acme", tenant: "acme" }]),
@@ -411,6 +413,7 @@ export const taskStatements: RoomStatements = {
     numberToResume: () => limits.numberToResume("mail"),
     putPause: () => limits.putPause("mail", "repairs", 2),
     dropPause: () => limits.dropPause("mail", 3),
+    entryOfPause: () => limits.entryOfPause({ name: "mail", number: 2, paused: 1 }, entry),
     listPauses: () => limits.listPauses(),
     notifyPods: () => limits.notifyPods(),
     podIds: () => limits.podIds(),

@@ -70,6 +70,23 @@ returning rev
 select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
 -- values: ["openai","acme",3]
 
+-- src/throttles/shares/sql.ts: entryOfPin
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: ["openai","acme",3]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), $12, $13,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
+  from flotilla.throttle where name = $18 and key = $19 and rev = $20
+  returning id
+-- instead of returning:
+select id from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}","{}","audit.full","done",null,"click-1","openai","acme",3]
+
 -- src/throttles/shares/sql.ts: getRecentReports
 select name, key, pod_id, seq, demand, in_flight, waiting, totals from flotilla.throttle_report
 where at > now_ms() - $1

@@ -70,6 +70,23 @@ returning rev
 select rev from flotilla_throttle where name = ? and key = ? and rev = ?
 -- values: ["openai","acme",3]
 
+-- src/throttles/shares/sql.ts: entryOfPin
+select rev from flotilla_throttle where name = ? and key = ? and rev = ?
+-- values: ["openai","acme",3]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), ?, ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_throttle where name = ? and key = ? and rev = ?
+  returning id
+-- instead of returning:
+select id from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}","{}","audit.full","done",null,"click-1","openai","acme",3]
+
 -- src/throttles/shares/sql.ts: getRecentReports
 select name, key, pod_id, seq, demand, in_flight, waiting, totals from flotilla_throttle_report
 where at > now_ms() - ?

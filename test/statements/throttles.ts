@@ -1,4 +1,5 @@
 import * as shares from "../../src/throttles/shares/sql.ts";
+import { entry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const id = { name: "openai", key: "acme" };
@@ -25,6 +26,7 @@ export const throttleStatements: RoomStatements = {
     changeLearned: () => shares.changeLearned(id, 3, learned),
     pinBound: () => shares.pinBound(id, 3, 5),
     unpinBound: () => shares.unpinBound(id, 3),
+    entryOfPin: () => shares.entryOfPin(id, 3, { before: "{}", after: "{}" }, entry),
     getRecentReports: () => shares.getRecentReports(5_000),
     getThrottles: () => shares.getThrottles([id]),
     listThrottles: () => [

@@ -26,6 +26,7 @@ const secretTables = [
 
 /** What programs that aren't pods may write, as docs/postgres.md describes. Only pods write the rest. */
 const writtenByOthers = [
+  "audit insert",
   "schedule delete",
   "schedule insert",
   "schedule update",

@@ -2,7 +2,6 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../../base/log.ts";
 import { createDeadLetters } from "../../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../../dead-letters/leader.ts";
-import { prune } from "../../tasks/leader/prune.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table, type TableName } from "../../store/sql.ts";
 import { type Flow, flow } from "../flow.ts";
@@ -239,12 +238,11 @@ export function resumingContract(kind: StoreKind): void {
       };
       expect((await counts()).every((rows) => rows > 0)).toBe(true);
       await runs.stop(pod);
-      await prune(runs.database, { olderThanMs: 60_000 });
+      await runs.queue.prune({ olderThanMs: 60_000 });
       expect(await runs.get(run.runId)).toMatchObject({ status: "completed" });
       await runs.pass(120_000);
       // What waits for another is forgotten first.
-      for (let passes = 0; passes < 3; passes++)
-        await prune(runs.database, { olderThanMs: 60_000 });
+      for (let passes = 0; passes < 3; passes++) await runs.queue.prune({ olderThanMs: 60_000 });
       expect(await counts()).toEqual([0, 0, 0, 0]);
       expect(await runs.get(run.runId)).toBeUndefined();
     });

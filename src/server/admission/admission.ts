@@ -78,8 +78,7 @@ export function createRequestAdmission({
     if (incoming) anonymous?.identify(incoming.socket, user);
     return account;
   };
-  const accountOfUnknown = (c: Context): Account =>
-    accountOfAddress(nodeMessagesOf(c).incoming?.socket.remoteAddress);
+  const accountOfUnknown = (c: Context): Account => accountOfAddress(addressIn(c));
 
   return {
     known: admitting(async (c) => {
@@ -108,6 +107,11 @@ export function createRequestAdmission({
 /** The error of the failed authentication, after `either`; undefined where the caller is known. */
 export function refusalIn(c: Context): FlotillaError | undefined {
   return c.get("refusal") as FlotillaError | undefined;
+}
+
+/** The address of the connection; undefined where there is none. */
+export function addressIn(c: Context): string | undefined {
+  return nodeMessagesOf(c).incoming?.socket.remoteAddress;
 }
 
 /** The account of the request, as text. */

@@ -17,6 +17,7 @@ const allowedHeaders = [
   "Content-Type",
   "If-Match",
   "Last-Event-ID",
+  "Flotilla-Action",
   "Flotilla-Tenant",
   "Flotilla-User",
 ];

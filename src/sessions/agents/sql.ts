@@ -1,6 +1,18 @@
+import { noEntry, type WriteEntry } from "../../audit/act.ts";
+import { withdrawEntry } from "../../audit/sql.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
-import { content, isAmong, limit, now, rows, sql, type Statement, table } from "../../store/sql.ts";
+import {
+  content,
+  forUpdate,
+  isAmong,
+  limit,
+  now,
+  rows,
+  sql,
+  type Statement,
+  table,
+} from "../../store/sql.ts";
 
 const agents = table("agent");
 
@@ -52,26 +64,84 @@ export function listAgents(tenant: string, after: string, count: number): Statem
 }
 
 /** Stores an agent, unless the name exists or the tenant has reached its limit. */
-export function createAgent(row: AgentRow, maxAgents: number): Statement {
-  const { tenant, name, settings, secrets } = row;
+export function createAgent(
+  row: AgentRow,
+  maxAgents: number,
+  stored = content(row.secrets),
+): Statement {
+  const { tenant, name, settings } = row;
   return sql`
     insert into ${agents} (tenant, name, settings, secrets)
-    select ${tenant}, ${name}, ${settings}, ${content(secrets)}
+    select ${tenant}, ${name}, ${settings}, ${stored}
     where (select count(*) from (
       select 1 from ${agents} where tenant = ${tenant} ${limit(maxAgents)}) counted) < ${maxAgents}
     on conflict (tenant, name) do nothing`;
 }
 
-/** Replaces the agent if it is still at that revision, else changes nothing. */
-export function replaceAgent(row: AgentRow, revision: number): Statement {
+/**
+ * `createAgent` with its entry in the audit. Another transaction may create an agent of that name after the
+ * entry was written: then the entry goes again.
+ */
+export function createAudited(
+  row: AgentRow,
+  maxAgents: number,
+  { id, entry }: { id: string; entry: WriteEntry },
+): Statement[] {
   const { tenant, name, settings, secrets } = row;
-  return sql`
-    update ${agents}
-    set settings = ${settings}, secrets = ${content(secrets)}, revision = revision + 1, last_update = ${now}
-    where tenant = ${tenant} and name = ${name} and revision = ${revision}`;
+  // The same in both statements, also where a codec encodes it.
+  const stored = content(secrets);
+  const isNamed = sql`tenant = ${tenant} and name = ${name}`;
+  const creating = createAgent(row, maxAgents, stored);
+  if (entry === noEntry) return [creating];
+  return [
+    ...entry({
+      when: sql`where not exists (select 1 from ${agents} where ${isNamed})`,
+      after: '{"revision":1}',
+    }),
+    creating,
+    withdrawEntry(
+      id,
+      sql`exists (select 1 from ${agents}
+        where ${isNamed} and settings = ${settings} and secrets = ${stored})`,
+    ),
+  ];
 }
 
-/** Deletes the whole row, including the secrets. */
-export function removeAgent(tenant: string, name: string): Statement {
-  return sql`delete from ${agents} where tenant = ${tenant} and name = ${name}`;
+/** Replaces the agent if it is still at that revision, else changes nothing. */
+export function replaceAgent(
+  row: AgentRow,
+  revision: number,
+  entry: WriteEntry = noEntry,
+): Statement[] {
+  const { tenant, name, settings, secrets } = row;
+  const asSeen = sql`tenant = ${tenant} and name = ${name} and revision = ${revision}`;
+  return [
+    sql`select name from ${agents} where ${asSeen} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${agents} where ${asSeen}`,
+      before: JSON.stringify({ revision }),
+      after: JSON.stringify({ revision: revision + 1 }),
+    }),
+    sql`
+      update ${agents}
+      set settings = ${settings}, secrets = ${content(secrets)}, revision = revision + 1, last_update = ${now}
+      where ${asSeen}`,
+  ];
+}
+
+/** Deletes the whole row, including the secrets. The first answer has the row if it existed. */
+export function removeAgent(
+  tenant: string,
+  name: string,
+  entry: WriteEntry = noEntry,
+): Statement[] {
+  const isNamed = sql`tenant = ${tenant} and name = ${name}`;
+  return [
+    sql`select name from ${agents} where ${isNamed} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${agents} where ${isNamed}`,
+      before: sql`'{"revision":' || cast(revision as text) || '}'`,
+    }),
+    sql`delete from ${agents} where ${isNamed}`,
+  ];
 }

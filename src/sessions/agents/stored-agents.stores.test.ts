@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dayMs } from "../../base/durations.ts";
 import type { FlotillaError } from "../../base/errors.ts";
+import { uuidv7 } from "../../base/ids.ts";
 import { silentLogger } from "../../base/log.ts";
+import { seededRandom } from "../../base/random.ts";
 import { movableClock } from "../../base/contract/movable-clock.ts";
 import { beat, markLeft } from "../../pods/sql.ts";
 import type { OpenStore } from "../../store/contract/database.ts";
@@ -32,7 +34,8 @@ describe.each(storeKinds)("agents made over HTTP on $name", (kind) => {
     store = await kind.open();
     database = store.database;
     await migrate(database);
-    agents = createStoredAgents({ database, clock });
+    const random = seededRandom(1);
+    agents = createStoredAgents({ database, clock, random, ids: uuidv7(clock, random) });
   });
   afterAll(async () => {
     await database.close();

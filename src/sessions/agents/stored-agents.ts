@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import { type ActAbout, type ActParts, beginAct, writeAct } from "../../audit/act.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson } from "../../base/json.ts";
@@ -6,6 +6,7 @@ import { checkNumber, checkOptions } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
 import { livePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
+import { untilKnown } from "../../store/retry.ts";
 import { hasMore } from "../../store/page.ts";
 import type { AgentFacts } from "../conversation/command.ts";
 import { agent, type UrlAgentOptions } from "./agent.ts";
@@ -22,7 +23,7 @@ import {
   redactHeaders,
   restoreHeaders,
 } from "./secrets.ts";
-import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
+import { createAudited, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
 import type { AgentSpec } from "./spec.ts";
 
 /** An agent as the API shows it. It holds no secrets. */
@@ -80,9 +81,7 @@ export type StoredAgents = {
   remove(tenant: string, name: string): Promise<boolean>;
 };
 
-type StoredAgentsParts = {
-  database: Database;
-  clock: Pick<Clock, "now">;
+type StoredAgentsParts = ActParts & {
   /** Whether stored agents may be in private networks. Default false. */
   allowPrivate?: boolean;
 };
@@ -104,6 +103,9 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
 
   const find = async (tenant: string, name: string): Promise<Row | undefined> =>
     (await database.read(readAgents(tenant, [name])))[0];
+
+  const begin = (action: ActAbout["action"], tenant: string, name: string) =>
+    beginAct(parts, { action, subject: name, filter: { tenant } });
 
   const refuseInCode = async (name: string): Promise<void> => {
     if (!(await agentsInCode(database)).has(name)) return;
@@ -135,9 +137,20 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       checkInput(input, []);
       await refuseInCode(name);
       const row = rowOf(tenant, name, input);
-      const statements = [createAgent(row, maxAgents), readAgents(tenant, [name])];
-      const stored = (await database.write(statements)).at(-1)![0];
-      if (stored && isSame(stored, row)) return toView(stored, clock.now());
+      const act = await begin("agents.create", tenant, name);
+      const written = await writeAct(
+        parts,
+        act,
+        {
+          statements: (id, entry) => [
+            ...createAudited(row, maxAgents, { id, entry }),
+            readAgents(tenant, [name]),
+          ],
+        },
+        untilKnown,
+      );
+      const stored = written.tables.at(-1)![0];
+      if (stored && (written.stored || isSame(stored, row))) return toView(stored, clock.now());
       if (stored) throw new FlotillaError("conflict", `the agent ${name} already exists`);
       throw new FlotillaError("overloaded", `a tenant can have at most ${maxAgents} agents`);
     },
@@ -177,27 +190,43 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
       const { ifRevision } = input;
       if (ifRevision !== undefined) checkNumber("ifRevision", ifRevision, revisionRange);
       await refuseInCode(name);
+      const act = await begin("agents.replace", tenant, name);
       for (let tries = 0; tries < maxReplaceTries; tries++) {
         const before = await find(tenant, name);
         if (!before) throw missingAgent(name);
         const revision = Number(before["revision"]);
+        if (act.stored) return toView(before, clock.now());
         if (ifRevision !== undefined && ifRevision !== revision) throw changed(name, revision);
         const row = rowOf(tenant, name, input, before);
-        const statements = [replaceAgent(row, revision), readAgents(tenant, [name])];
-        const stored = (await database.write(statements)).at(-1)![0];
+        const written = await writeAct(
+          parts,
+          act,
+          {
+            statements: (_, entry) => [
+              ...replaceAgent(row, revision, entry),
+              readAgents(tenant, [name]),
+            ],
+          },
+          untilKnown,
+        );
+        const stored = written.tables.at(-1)![0];
         // Another caller was faster. Try again, because kept secrets must be the current ones.
-        if (stored && isSame(stored, row)) return toView(stored, clock.now());
+        if (stored && (written.stored || isSame(stored, row))) return toView(stored, clock.now());
       }
       throw new FlotillaError("store_busy", `the agent ${name} keeps changing: try again`);
     },
 
     async remove(tenant, name) {
       checkAgentName(name);
-      const [before] = await database.write([
-        readAgents(tenant, [name]),
-        removeAgent(tenant, name),
-      ]);
-      if (before!.length > 0) return true;
+      const act = await begin("agents.remove", tenant, name);
+      const { tables, repeated } = await writeAct(
+        parts,
+        act,
+        { statements: (_, entry) => removeAgent(tenant, name, entry), hasAnswer: false },
+        untilKnown,
+      );
+      // It existed, and an earlier send may have removed it.
+      if (tables[0]!.length > 0 || repeated) return true;
       await refuseInCode(name);
       return false;
     },

@@ -1,3 +1,4 @@
+import type { ActEntry } from "../../audit/sql.ts";
 import type { ErrorCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type {
@@ -118,15 +119,18 @@ export type Command =
       readonly metadata: string;
       readonly ifVersion?: number;
     }
-  | {
+  | ({
       readonly type: "members";
       readonly addUsers?: readonly string[];
       readonly removeUsers?: readonly string[];
       readonly agents?: readonly string[];
-    }
-  | { readonly type: "archive" }
-  | { readonly type: "unarchive" }
-  | { readonly type: "delete" };
+    } & Audited)
+  | ({ readonly type: "archive" } & Audited)
+  | ({ readonly type: "unarchive" } & Audited)
+  | ({ readonly type: "delete" } & Audited);
+
+/** The entry of the command in the audit, if its actor isn't a member of the session. */
+export type Audited = { readonly act?: ActEntry };
 
 /** The trace context of the turn that the command starts, as `contextOfText` reads it. */
 export type Traced = { readonly trace?: string };

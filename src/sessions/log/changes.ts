@@ -18,6 +18,7 @@ export type Changes = {
   readonly steps: readonly TurnStep[];
   readonly stepsOver: LogRecord["stepsOver"];
   readonly turns: NonNullable<LogRecord["turns"]>;
+  readonly acts: NonNullable<LogRecord["acts"]>;
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
@@ -45,6 +46,7 @@ export function changesOf(record: LogRecord): Changes {
       entries: record.entries,
       headers: [...headers.values()],
       turns: record.turns ?? [],
+      acts: record.acts ?? [],
       ended: ended.size === 0 ? [] : [...ended].map(toEnded),
     };
   }
@@ -65,6 +67,7 @@ export function changesOf(record: LogRecord): Changes {
     steps: stepsOf(record.steps.filter((each) => isUnderWay(each, headers.get(each.sessionId)))),
     stepsOver: record.stepsOver,
     turns: (record.turns ?? []).filter(isThere),
+    acts: record.acts ?? [],
     deleted: [...new Set(deleted)],
   };
 }

@@ -1,3 +1,4 @@
+import type { DecidedAct } from "../../audit/sql.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { StoredStep } from "../../steps/model.ts";
 import type { DecidedEntry, EndedStep, EndedTurn } from "../conversation/command.ts";
@@ -39,6 +40,8 @@ export type LogRecord = {
   readonly stepsOver: readonly TurnRef[];
   /** The attempts at turns that it ends. */
   readonly turns?: readonly (EndedTurn & { readonly sessionId: string })[];
+  /** The acts of operators among its commands. */
+  readonly acts?: readonly DecidedAct[];
 };
 
 /** A turn of a session. */

@@ -63,6 +63,7 @@ export function draftRecord(
   const steps: TurnSteps[] = [];
   const stepsOver: TurnRef[] = [];
   const turns: NonNullable<LogRecord["turns"]>[number][] = [];
+  const acts: NonNullable<LogRecord["acts"]>[number][] = [];
   const effects: (readonly [string, SessionEffect])[] = [];
   const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
 
@@ -111,6 +112,8 @@ export function draftRecord(
     if (over) stepsOver.push(over);
     const ended = endedTurn(before, command, decision, facts.nowMs);
     if (ended) turns.push({ ...ended, sessionId });
+    const act = before && actOf(before, command, decision.header);
+    if (act) acts.push(act);
     for (const effect of decision.effects) effects.push([sessionId, effect]);
   }
 
@@ -125,6 +128,7 @@ export function draftRecord(
     steps,
     stepsOver,
     turns,
+    acts,
   };
   const isEmpty =
     headers.size === 0 &&
@@ -133,6 +137,14 @@ export function draftRecord(
     checkpoints.size === 0 &&
     steps.length === 0;
   return { isEmpty, record, headers, effects, formerUsers, outcomes, ids };
+}
+
+/** The entry of a command in the audit, if it has changed a session that its actor isn't a member of. */
+function actOf(before: Header, command: Command, after: Header) {
+  const act = "act" in command ? command.act : undefined;
+  if (!act || before === after || before.users.includes(act.userId)) return undefined;
+  const facts = ({ status, users }: Header) => JSON.stringify({ status, users: users.length });
+  return { ...act, before: facts(before), after: facts(after) };
 }
 
 /** The turn that a decision has ended, if it had stored steps. */

@@ -1,5 +1,5 @@
 import type { CallerTransaction, Database, Row, WriteOptions } from "../database.ts";
-import { encodeContent } from "../sql.ts";
+import { encodeContent, encodingOnce } from "../sql.ts";
 import { isEncoded, type StoredText } from "./codec.ts";
 
 /** The columns that hold what users put in, under the names that queries return them by. */
@@ -36,7 +36,8 @@ export function withCodec(database: Database, text: StoredText): Database {
       return decodeRows(await database.read(encodeContent(statement, text.encode), options), text);
     },
     async write(statements, options = {}) {
-      const changes = statements.map((each) => encodeContent(each, text.encode));
+      const encode = encodingOnce(text.encode);
+      const changes = statements.map((each) => encodeContent(each, encode));
       return decodeAll(await database.write(changes, encoded(options)));
     },
     subscribe: (listener, channel) =>
@@ -55,7 +56,8 @@ export function transactionWithCodec(
 ): CallerTransaction {
   return {
     async write(statements, options) {
-      const changes = statements.map((each) => encodeContent(each, text.encode));
+      const encode = encodingOnce(text.encode);
+      const changes = statements.map((each) => encodeContent(each, encode));
       const tables = await transaction.write(changes, options);
       return tables.map((rows) => decodeRows(rows, text));
     },

@@ -1,4 +1,5 @@
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+import { auditedBefore, auditFull } from "../audit.ts";
 
 /** Definite answers of the server: nothing was done. */
 const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = {
@@ -140,12 +141,21 @@ export function postgresError(
     const message = `the database: ${known.advice} (${messageOf(error)})`;
     return new FlotillaError(known.code, message, { cause: error });
   }
+  if (sent && isOfAudit(error)) {
+    if (state === "23505") return auditedBefore(error);
+    if (state === "23502") return auditFull(error);
+  }
   if (sent) {
     return new FlotillaError("internal", `the database: ${messageOf(error)}`, { cause: error });
   }
   const why = whyUnreachable(error);
   const message = `the database can't be reached: ${why}${messageOf(error)}${why && ")"}`;
   return new FlotillaError("store_unavailable", message, { cause: error });
+}
+
+/** The server refused a row of the audit's table. */
+function isOfAudit(error: unknown): boolean {
+  return error instanceof Error && "table" in error && error.table === "audit";
 }
 
 function whyUnreachable(error: unknown): string {

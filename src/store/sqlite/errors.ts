@@ -1,6 +1,7 @@
 import { existsSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
+import { auditedBefore, auditFull } from "../audit.ts";
 
 const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   5: { code: "store_busy", advice: "another process holds its write lock" },
@@ -45,6 +46,8 @@ export function sqliteError(error: unknown, path: string): FlotillaError {
     });
   }
   const message = messageOf(error);
+  if (message.startsWith("UNIQUE constraint failed: flotilla_audit.")) return auditedBefore(error);
+  if (message === "NOT NULL constraint failed: flotilla_audit.outcome") return auditFull(error);
   // SQLite has no code for this; the wording is as old as SQLite.
   const code = message.startsWith("no such table: flotilla_") ? "store_outdated" : "internal";
   return new FlotillaError(code, `the database file ${path}: ${message}`, { cause: error });

@@ -1,13 +1,13 @@
-import type { Clock } from "../../base/clock.ts";
+import { type ActParts, beginAct, writeAct } from "../../audit/act.ts";
 import { FlotillaError, transientCodes } from "../../base/errors.ts";
 import { checkOptions, isStorable } from "../../base/options.ts";
-import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
 import { writeUntilKnown } from "../../store/retry.ts";
 import {
   dropPause,
   allNames,
+  entryOfPause,
   listPauses,
   numberToPause,
   numberToResume,
@@ -60,18 +60,17 @@ const maxReasonChars = 500;
 const unknownNumber = -1;
 
 /** Creates the operations on pauses. */
-export function createPauses(parts: {
-  database: Database;
-  clock: Clock;
-  random: Random;
-  /**
-   * Called after a pause has ended, so that a pod in this process claims without waiting for a
-   * notification.
-   */
-  onEnqueued?: () => void;
-}): Pauses {
-  const { database, onEnqueued } = parts;
-  const retryOptions = { ...parts, limitMs: writeTimeoutMs, codes: transientCodes };
+export function createPauses(
+  parts: ActParts & {
+    /**
+     * Called after a pause has ended, so that a pod in this process claims without waiting for a
+     * notification.
+     */
+    onEnqueued?: () => void;
+  },
+): Pauses {
+  const { database, clock, random, onEnqueued } = parts;
+  const retryOptions = { clock, random, limitMs: writeTimeoutMs, codes: transientCodes };
 
   /**
    * A number whose answer is lost is never used, so a retry takes a new one. All later writes are
@@ -88,12 +87,23 @@ export function createPauses(parts: {
       if (name !== allNames) checkTaskName(name);
       checkOptions("pause", options, ["reason"]);
       const reason = checkReason(options.reason);
-      const number = await takePauseNumber(numberToPause(name));
-      await writeUntilKnown(
-        database,
-        [putPause(name, reason, number!), notifyPods()],
-        retryOptions,
-      );
+      const act = await beginAct(parts, { action: "names.pause", subject: name, reason });
+      if (!act.stored) {
+        const number = await takePauseNumber(numberToPause(name));
+        await writeAct(
+          parts,
+          act,
+          {
+            statements: (_, entry) => [
+              ...entryOfPause({ name, number: number!, paused: 1 }, entry),
+              putPause(name, reason, number!),
+              notifyPods(),
+            ],
+            hasAnswer: false,
+          },
+          retryOptions,
+        );
+      }
       // A pod that began a claim before the pause was stored has a row by now.
       const { tables } = await writeUntilKnown(database, [podIds()], retryOptions);
       await Promise.all(
@@ -104,12 +114,24 @@ export function createPauses(parts: {
     },
     async resume(name = allNames) {
       if (name !== allNames) checkTaskName(name);
+      const act = await beginAct(parts, { action: "names.resume", subject: name });
+      if (act.stored) return;
       const number = await takePauseNumber(numberToResume(name));
       if (number === undefined) return;
-      await writeUntilKnown(database, [dropPause(name, number), notifyPods()], {
-        ...retryOptions,
-        notify: true,
-      });
+      await writeAct(
+        parts,
+        act,
+        {
+          statements: (_, entry) => [
+            ...entryOfPause({ name, number, paused: 0 }, entry),
+            dropPause(name, number),
+            notifyPods(),
+          ],
+          hasAnswer: false,
+          notify: true,
+        },
+        retryOptions,
+      );
       onEnqueued?.();
     },
     async paused() {

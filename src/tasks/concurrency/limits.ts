@@ -1,12 +1,18 @@
-import type { Clock } from "../../base/clock.ts";
+import { type ActParts, beginAct, writeAct } from "../../audit/act.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkNumber, checkOptions, checkText } from "../../base/options.ts";
-import type { Random } from "../../base/random.ts";
 import { maxKeyChars } from "../../protocol/task-options.ts";
-import type { Database, Row } from "../../store/database.ts";
-import { writeUntilKnown, untilKnown } from "../../store/retry.ts";
+import type { Row } from "../../store/database.ts";
+import { untilKnown } from "../../store/retry.ts";
 import { lockLimits, unblockUnchecked, unblock } from "../sql/concurrency.ts";
-import { dropLimit, readScopes, putLimit, notableScopes, tenantCounts } from "../sql/limits.ts";
+import {
+  dropLimit,
+  entryOfLimit,
+  notableScopes,
+  putLimit,
+  readScopes,
+  tenantCounts,
+} from "../sql/limits.ts";
 import { keyScope, queueScope, tenantOf } from "../sql/task-state.ts";
 
 export { allNames } from "../sql/limits.ts";
@@ -86,16 +92,15 @@ const scopePattern =
 export const limitRange = { min: 1, max: 10_000 } as const;
 
 /** Creates the operations on concurrency limits. */
-export function createLimits(parts: {
-  database: Database;
-  clock: Clock;
-  random: Random;
-  /**
-   * Called after a limit has changed, so that a pod in this process claims without waiting for a
-   * notification.
-   */
-  onEnqueued?: () => void;
-}): Limits {
+export function createLimits(
+  parts: ActParts & {
+    /**
+     * Called after a limit has changed, so that a pod in this process claims without waiting for a
+     * notification.
+     */
+    onEnqueued?: () => void;
+  },
+): Limits {
   const { database, onEnqueued } = parts;
 
   const readStates = async (scopes: readonly string[]): Promise<LimitState[]> => {
@@ -111,8 +116,22 @@ export function createLimits(parts: {
       // Without an override, blocked tasks are tried again, and the claiming pod applies the limit
       // declared in code.
       const unblocking = (limit === null ? unblockUnchecked : unblock)([scope], maxUnblocked);
-      const statements = [lockLimits([scope]), change, unblocking];
-      await writeUntilKnown(database, statements, { ...parts, ...untilKnown, notify: true });
+      const act = await beginAct(parts, { action: "limits.set", subject: scope });
+      await writeAct(
+        parts,
+        act,
+        {
+          statements: (_, entry) => [
+            lockLimits([scope]),
+            ...entryOfLimit(scope, limit, entry),
+            change,
+            unblocking,
+          ],
+          hasAnswer: false,
+          notify: true,
+        },
+        untilKnown,
+      );
       onEnqueued?.();
     },
     async get(scope) {

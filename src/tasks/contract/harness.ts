@@ -211,6 +211,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "throttle",
     "throttle_report",
     "link",
+    "audit",
   ] as const;
   await emptyTables(store, tables);
   return store;

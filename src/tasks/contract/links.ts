@@ -147,7 +147,7 @@ export function linksContract(kind: StoreKind): void {
       const { started: made } = await linksOf(queue.database, taskId, "task");
       await queue.ended(made.find(({ name }) => name === "child")!.taskId);
       await queue.pass(120_000);
-      expect(await prune(queue.database, { olderThanMs: 90_000 })).toMatchObject({ deleted: 2 });
+      expect(await prune(queue, { olderThanMs: 90_000 })).toMatchObject({ deleted: 2 });
       const left = await stored();
       expect(left).toMatchObject([{ from: taskId, what: "task" }]);
       expect(await linksOf(queue.database, left[0]!.to, "task")).toMatchObject({

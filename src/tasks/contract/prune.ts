@@ -35,10 +35,10 @@ export function pruneContract(kind: StoreKind): void {
       const told: Pruned[] = [];
       const onProgress = (pruned: Pruned) => void told.push(pruned);
       const failed = { olderThanMs: 90_000, status: "failed" as const, onProgress };
-      expect(await prune(queue.database, failed)).toMatchObject({ deleted: 1 });
+      expect(await prune(queue, failed)).toMatchObject({ deleted: 1 });
       expect(told.at(-1)).toMatchObject({ deleted: 1 });
       expect(await left()).not.toContain("old failed");
-      expect(await prune(queue.database, { olderThanMs: 90_000 })).toMatchObject({ deleted: 2 });
+      expect(await prune(queue, { olderThanMs: 90_000 })).toMatchObject({ deleted: 2 });
       expect(await left()).toEqual(["old claimed", "old pending", "young"]);
     });
 
@@ -47,7 +47,7 @@ export function pruneContract(kind: StoreKind): void {
       { olderThanMs: Number.NaN },
       { olderThanMs: 1e6, status: "pending" },
     ])("refuses %j", async (options) => {
-      const refused = prune(queue.database, options as Parameters<typeof prune>[1]);
+      const refused = prune(queue, options as Parameters<typeof prune>[1]);
       await expect(refused).rejects.toMatchObject({ code: "invalid_option" });
     });
   });

@@ -1,6 +1,7 @@
+import { type ActParts, beginAct, continued, endAct, writeAct } from "../../audit/act.ts";
 import { dayMs } from "../../base/durations.ts";
 import { checkChoice, checkNumber, checkOptions } from "../../base/options.ts";
-import type { Database } from "../../store/database.ts";
+import { untilKnown } from "../../store/retry.ts";
 import { readTaskStates } from "../sql/finish.ts";
 import { deleteFinished, sweep } from "../sql/recover.ts";
 import type { Retention } from "../rows.ts";
@@ -35,7 +36,7 @@ const defaultRetentionMs = 7 * dayMs;
 const retentionRange = { min: 60_000, max: 3_650 * dayMs };
 
 /** Deletes finished tasks now, as the leader does gradually. Tasks with open dependents stay. */
-export async function prune(database: Database, options: PruneOptions): Promise<Pruned> {
+export async function prune(parts: ActParts, options: PruneOptions): Promise<Pruned> {
   checkOptions("prune", options, ["olderThanMs", "status", "signal", "onProgress"]);
   const { olderThanMs, status, signal, onProgress } = options;
   checkNumber("olderThanMs", olderThanMs, retentionRange);
@@ -47,22 +48,33 @@ export async function prune(database: Database, options: PruneOptions): Promise<
     failed: keptMs("failed"),
     cancelled: keptMs("cancelled"),
   };
+  const { database } = parts;
+  const filter = { olderThanMs, ...(status !== undefined && { status }) };
+  const act = await beginAct(parts, { action: "tasks.prune", filter });
+  if (act.stored) return { deleted: act.stored.count, seen: act.stored.count };
   let [deleted, seen, after] = [0, 0, ""];
   for (;;) {
     const page = await database.read(sweep(after, pageTasks, kept));
     const old = page.filter((row) => Number(row["old"]) === 1);
     for (let at = 0; at < old.length && !signal?.aborted; at += deleteTogether) {
       const ids = old.slice(at, at + deleteTogether).map((row) => row["task_id"] as string);
-      await database.write(deleteFinished(ids, kept));
-      deleted += ids.length - (await database.read(readTaskStates(ids))).length;
+      const { tables } = await writeAct(
+        parts,
+        continued(act, deleted),
+        { statements: (_, entry) => [...deleteFinished(ids, kept, entry), readTaskStates(ids)] },
+        untilKnown,
+      );
+      deleted += ids.length - tables.at(-1)!.length;
       onProgress?.({ deleted, seen: seen + Math.floor((at / old.length) * pageTasks) });
     }
     const last = page.find((row) => Number(row["old"]) === 0);
     seen += pageTasks;
     onProgress?.({ deleted, seen });
-    if (!last || signal?.aborted) return { deleted, seen };
+    if (!last || signal?.aborted) break;
     after = last["task_id"] as string;
   }
+  if (deleted > 0) await endAct(parts, act);
+  return { deleted, seen };
 }
 
 /** One number for all outcomes, or a number for some and the default for the others. */

@@ -1,3 +1,4 @@
+import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
@@ -127,13 +128,24 @@ export function cancelChildrenOf(
  * before. What ends at once takes its children with it. The event names the request, so that sending it again does
  * nothing, though the task may have been restarted, or the run set aside, meanwhile.
  */
-export function cancelTask(taskId: string, requestId: string): Statement[] {
+export function cancelTask(
+  taskId: string,
+  requestId: string,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   const { mark, isFirst } = requestMark(taskId, requestId);
   const isOpen = sql`task_id = ${taskId} and status in ('pending', 'claimed')`;
   const unasked = sql`${isOpen} and cancel_requested = 0 and ${isFirst}`;
   const givenUp = sql`${isOpen} and ${isUnreadable} and ${isFirst}`;
   return [
     sql`select task_id from ${tasks} task where ${isOpen} ${forUpdateOfTask}`,
+    ...entry({
+      when: sql`from ${tasks} where ${unasked} or ${givenUp}`,
+      action: actionOn("cancel"),
+      before: statusBefore,
+      after: sql`case when ${isPendingTask} or ${isUnreadable}
+        then '{"status":"cancelled"}' else '{"status":"cancelling"}' end`,
+    }),
     ...cancelChildren(
       [taskId],
       (task) => sql`${tasks} ${task}
@@ -191,6 +203,7 @@ export function retryTask(
   taskId: string,
   requestId: string,
   steps: "failed" | "all" | readonly string[] = "failed",
+  entry: WriteEntry = noEntry,
 ): Statement[] {
   const ended = sql`task_id = ${taskId} and status in ('failed', 'cancelled')`;
   const mark = `{"request":"${requestId}","token":`;
@@ -211,6 +224,12 @@ export function retryTask(
           select task_id, ${nextSeq(sql`task.task_id`)}, 'retried',
             ${mark} || cast(task.claim_token + 1 as text) || '}'
           from ${tasks} task where ${ended} and not ${noted} ${forUpdateOfTask}`,
+        ...entry({
+          when: sql`from ${tasks} where ${toStart}`,
+          // What a run was told to go on from is no retry of it.
+          action: actionOn(typeof steps === "string" ? "retry" : "resume"),
+          before: statusBefore,
+        }),
         forgetSteps(starting, steps === "all" ? "all" : "failed"),
         ...(typeof steps === "string" ? [] : [forgetStepsByKey(starting, steps)]),
         sql`update ${tasks} set ${startedOver} ${steps === "all" ? anyVersion : sql``}
@@ -232,6 +251,7 @@ export function resumeTask(
   taskId: string,
   requestId: string,
   forget: readonly string[],
+  entry: WriteEntry = noEntry,
 ): Statement[] {
   const { mark, isFirst, isNoted } = requestMark(taskId, requestId);
   const held = sql`task_id = ${taskId} and status = 'pending' and flow_version is null
@@ -242,6 +262,7 @@ export function resumeTask(
       insert into ${events} (task_id, seq, type, detail)
       select task_id, ${nextSeq(sql`task.task_id`)}, 'resume', ${facts} || ${mark}
       from ${tasks} task where ${held} ${forUpdateOfTask}`,
+    ...entry({ when: sql`from ${tasks} where ${held}`, before: setAsideBefore }),
     ...(forget.length > 0
       ? [forgetStepsByKey(sql`select task_id from ${tasks} where ${held}`, forget)]
       : []),
@@ -252,6 +273,16 @@ export function resumeTask(
     sql`select status, parked, flow_version, case when ${isNoted} then 1 else 0 end as resumed
       from ${tasks} where task_id = ${taskId}`,
   ];
+}
+
+/** What the audit says of a row that is about to change. */
+const statusBefore = sql`'{"status":"' || status || '"}'`;
+
+export const setAsideBefore = '{"status":"set_aside"}';
+
+/** The action on a row, which is a task or a run. */
+function actionOn(verb: "cancel" | "retry" | "resume"): Statement {
+  return sql`case when flow_version is null then ${`tasks.${verb}`} else ${`runs.${verb}`} end`;
 }
 
 export function getTask(taskId: string): Statement {

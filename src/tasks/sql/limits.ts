@@ -1,3 +1,4 @@
+import type { WriteEntry } from "../../audit/act.ts";
 import {
   limit,
   now,
@@ -28,6 +29,21 @@ export const allNames = "*";
 /** Counts stop here. */
 const maxCounted = 10_000;
 const maxListed = 1_000;
+
+/** The entry of a limit that is set by hand, or no more if it is null. Goes after `lockLimits`. */
+export function entryOfLimit(
+  scope: string,
+  maxRunning: number | null,
+  entry: WriteEntry,
+): readonly Statement[] {
+  const before = sql`(select max_running from ${limits} where scope = ${scope} and by_hand = 1)`;
+  return entry({
+    // No limit is 0.
+    when: sql`where coalesce(${before}, 0) <> ${maxRunning ?? 0}`,
+    before: sql`'{"limit":' || coalesce(cast(${before} as text), 'null') || '}'`,
+    after: JSON.stringify({ limit: maxRunning }),
+  });
+}
 
 export function putLimit(scope: string, maxRunning: number): Statement {
   return sql`
@@ -168,6 +184,20 @@ export function dropPause(name: string, number: number): Statement {
   return sql`
     update ${pauses} set paused = 0, reason = null, done = ${number}
     where name = ${name} and done < ${number}`;
+}
+
+/** The entry of a pause or a resume that changes something, with the lock that keeps this true. */
+export function entryOfPause(
+  { name, number, paused }: { name: string; number: number; paused: 0 | 1 },
+  entry: WriteEntry,
+): Statement[] {
+  const stated = entry({
+    when: sql`from ${pauses} where name = ${name} and done < ${number} and paused <> ${paused}`,
+    before: JSON.stringify({ paused: paused === 0 }),
+    after: JSON.stringify({ paused: paused === 1 }),
+  });
+  if (stated.length === 0) return [];
+  return [sql`select name from ${pauses} where name = ${name} ${forUpdate}`, ...stated];
 }
 
 export function listPauses(): Statement {

@@ -1,3 +1,4 @@
+import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import type { Retention } from "../rows.ts";
 import { aloneAfterDeaths, deathLimit } from "../../base/death-limit.ts";
 import type { PodSeen } from "../../pods/liveness.ts";
@@ -156,7 +157,11 @@ export function sweep(
 }
 
 /** Deletes expired tasks without open dependents, and then all rows that belong to deleted ones. */
-export function deleteFinished(taskIds: readonly string[], kept: Retention): Statement[] {
+export function deleteFinished(
+  taskIds: readonly string[],
+  kept: Retention,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   const old = rows(
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),
@@ -168,6 +173,11 @@ export function deleteFinished(taskIds: readonly string[], kept: Retention): Sta
       select ${rowAddress} from ${tasks}
       where ${isAmong(sql`select task_id from ${old} old`, sql`task_id`)}
         and ${isOld(kept)} and ${hasNoOpenDependents} ${forUpdateSkipLocked}`)}`,
+    ...entry({
+      when: sql`where exists (${gone})`,
+      count: sql`(select count(*) from (${gone}) deleted)`,
+      outcome: "begun",
+    }),
     sql`delete from ${events} where task_id in (${gone})`,
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,

@@ -1,3 +1,4 @@
+import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import {
   content,
   forUpdateOfTask,
@@ -31,7 +32,10 @@ export type NewSignal = {
  * changes nothing: repeated, it would keep a run from storing its decisions. The row is locked
  * whatever its status, so that it is woken if and only if the signal is stored.
  */
-export function sendSignal({ taskId, to, signalId, name, payload }: NewSignal): Statement[] {
+export function sendSignal(
+  { taskId, to, signalId, name, payload }: NewSignal,
+  entry: WriteEntry = noEntry,
+): Statement[] {
   const sent = sql`exists (select 1 from ${signals} past
     where past.task_id = ${taskId} and past.signal_id = ${signalId})`;
   const unused = sql`(select count(*) from ${signals} past
@@ -42,6 +46,10 @@ export function sendSignal({ taskId, to, signalId, name, payload }: NewSignal): 
   const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
   return [
     sql`select task_id from ${tasks} task where task_id = ${taskId} ${forUpdateOfTask}`,
+    ...entry({
+      when: sql`from ${tasks} where ${isNew}`,
+      after: JSON.stringify({ signal: name }),
+    }),
     sql`
       update ${tasks}
       set wake = wake + 1,

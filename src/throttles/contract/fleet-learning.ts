@@ -169,24 +169,24 @@ export function learningContract(kind: StoreKind): void {
       const pods = [fleet.join("a"), fleet.join("b")];
       const leader = fleet.lead();
       await call(pods, 10, "success");
-      expect(await pin(fleet.database, { name: "unknown", key: "" }, 3)).toBeUndefined();
+      expect(await pin(fleet, { name: "unknown", key: "" }, 3)).toBeUndefined();
       const { epoch } = (await fleet.rowNow())!;
-      const pinned = await pin(fleet.database, fleet.place, 6);
+      const pinned = await pin(fleet, fleet.place, 6);
       expect(pinned).toMatchObject({ bound: 6, pinned: 6, pinnedAtMs: expect.any(Number) });
       expect(pinned!.epoch).toBeGreaterThan(epoch);
       await call(pods, 20, "throttled");
       await leader.pass();
       expect(await fleet.shares()).toEqual({ a: 3, b: 3 });
-      const again = await pin(fleet.database, fleet.place, 6);
+      const again = await pin(fleet, fleet.place, 6);
       expect(again!.pinnedAtMs).toBe(pinned!.pinnedAtMs);
-      const unpinned = await unpin(fleet.database, fleet.place);
+      const unpinned = await unpin(fleet, fleet.place);
       expect(unpinned).not.toHaveProperty("pinned");
       for (let beat = 0; beat < 4; beat++) {
         await call(pods, 10, "throttled");
         await leader.pass();
       }
       expect((await fleet.rowNow())!.bound).toBeLessThan(6);
-      await expect(pin(fleet.database, fleet.place, -1)).rejects.toMatchObject({
+      await expect(pin(fleet, fleet.place, -1)).rejects.toMatchObject({
         code: "invalid_option",
       });
     });
@@ -198,14 +198,17 @@ export function learningContract(kind: StoreKind): void {
       const { database } = fleet;
       await pin(
         {
-          ...database,
-          async write(statements) {
-            const tables = await database.write(statements);
-            if (lose) {
-              lose = false;
-              throw new FlotillaError("unknown_outcome", "lost");
-            }
-            return tables;
+          ...fleet,
+          database: {
+            ...database,
+            async write(statements) {
+              const tables = await database.write(statements);
+              if (lose) {
+                lose = false;
+                throw new FlotillaError("unknown_outcome", "lost");
+              }
+              return tables;
+            },
           },
         },
         fleet.place,

@@ -6,6 +6,7 @@ import {
   eventLoopTurns,
   until,
 } from "../../base/contract/movable-clock.ts";
+import { uuidv7 } from "../../base/ids.ts";
 import { seededRandom } from "../../base/random.ts";
 import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
@@ -117,9 +118,12 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
     return row && toSharedRow(row);
   };
 
+  const random = seededRandom(1);
   return {
     database,
     clock,
+    random,
+    ids: uuidv7(clock, random),
     place: throttleId,
     declared,
     pass,

@@ -1,3 +1,4 @@
+import { type Act, type ActParts, type ActWrite, beginAct, writeAct } from "../../audit/act.ts";
 import { contendedCodes, FlotillaError, hasCode } from "../../base/errors.ts";
 import { checkNumber, checkOptions, isStorable } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
@@ -7,6 +8,7 @@ import type { ControllerSettings } from "../settings.ts";
 import { type ThrottleStats, toThrottleStats } from "./fleet-learning.ts";
 import {
   type CallConstraints,
+  entryOfPin,
   getReports,
   getThrottles,
   listThrottles,
@@ -88,9 +90,12 @@ const reportedWithinMs = 10_000;
 const pinRange = { min: 0, max: 100_000 };
 
 const maxTries = 50;
+// The next try begins with a new read.
+const once = { limitMs: 0 };
 
 /** Creates the client for throttles, for pods and for programs without one. */
-export function createThrottlesClient({ database }: { database: Database }): ThrottlesClient {
+export function createThrottlesClient(parts: ActParts): ThrottlesClient {
+  const { database } = parts;
   return {
     async list(options = {}) {
       checkOptions("throttles.list", options, ["cursor", "limit"]);
@@ -105,11 +110,11 @@ export function createThrottlesClient({ database }: { database: Database }): Thr
     async pin(name, limit, options) {
       checkNumber("limit", limit, pinRange);
       const throttleId = checkedThrottleId(name, options);
-      return (await pin(database, throttleId, limit)) ?? missing(throttleId);
+      return (await pin(parts, throttleId, limit)) ?? missing(throttleId);
     },
     async unpin(name, options) {
       const throttleId = checkedThrottleId(name, options);
-      return (await unpin(database, throttleId)) ?? missing(throttleId);
+      return (await unpin(parts, throttleId)) ?? missing(throttleId);
     },
   };
 }
@@ -230,45 +235,64 @@ function podsOf(shares: ShareEntries, reports: readonly Row[]): PodView[] {
 
 /** Pins the bound. Resolves to undefined where there is no such throttle. */
 export async function pin(
-  database: Database,
+  parts: ActParts,
   throttleId: ThrottleId,
   bound: number,
 ): Promise<ThrottleView | undefined> {
   checkNumber("pin", bound, { min: 0, max: 100_000 });
-  return changeManually(database, throttleId, {
-    isDone: (row) => row["pinned"] !== null && Number(row["pinned"]) === bound,
+  const act = await beginAct(parts, { action: "throttles.pin", subject: subjectOf(throttleId) });
+  return changeManually(parts, act, throttleId, {
+    pinned: bound,
     statement: (rev) => pinBound(throttleId, rev, bound),
   });
 }
 
 /** Lets the bound be learned again, from what was known before it was pinned. */
 export async function unpin(
-  database: Database,
+  parts: ActParts,
   throttleId: ThrottleId,
 ): Promise<ThrottleView | undefined> {
-  return changeManually(database, throttleId, {
-    isDone: (row) => row["pinned"] === null,
+  const act = await beginAct(parts, { action: "throttles.unpin", subject: subjectOf(throttleId) });
+  return changeManually(parts, act, throttleId, {
+    pinned: null,
     statement: (rev) => unpinBound(throttleId, rev),
   });
 }
 
+function subjectOf({ name, key }: ThrottleId): string {
+  return key === "" ? name : `${name}/${key}`;
+}
+
 type ManualChange = {
-  readonly isDone: (row: Row) => boolean;
+  readonly pinned: number | null;
   readonly statement: (rev: number) => Statement;
 };
 
 /** Reads and writes until the change is in the row. A late write fails, because the revision has moved. */
 async function changeManually(
-  database: Database,
+  parts: ActParts,
+  act: Act,
   throttleId: ThrottleId,
-  { isDone, statement }: ManualChange,
+  { pinned, statement }: ManualChange,
 ): Promise<ThrottleView | undefined> {
+  const { database } = parts;
   for (let attempt = 1; attempt <= maxTries; attempt++) {
     const [row] = await database.read(getThrottles([throttleId]));
     if (!row) return undefined;
-    if (isDone(row)) return readThrottle(database, throttleId);
+    const before = row["pinned"] === null ? null : Number(row["pinned"]);
+    if (before === pinned || act.stored) return readThrottle(database, throttleId);
+    const rev = Number(row["rev"]);
+    const states = {
+      before: JSON.stringify({ pinned: before }),
+      after: JSON.stringify({ pinned }),
+    };
     try {
-      await database.write([statement(Number(row["rev"]))]);
+      const statements: ActWrite["statements"] = (_, entry) => [
+        ...entryOfPin(throttleId, rev, states, entry),
+        statement(rev),
+      ];
+      const { stored } = await writeAct(parts, act, { statements, hasAnswer: false }, once);
+      if (stored) return readThrottle(database, throttleId);
     } catch (error) {
       if (!hasCode(error, ...contendedCodes)) throw error;
     }

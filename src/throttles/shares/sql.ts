@@ -1,3 +1,4 @@
+import type { WriteEntry } from "../../audit/act.ts";
 import type { Row } from "../../store/database.ts";
 import {
   forUpdate,
@@ -159,12 +160,29 @@ export function unpinBound(id: ThrottleId, rev: number): Statement {
   return changeRow(id, rev, sql`pinned = null, pinned_at = ${now}, epoch = ${throttles}.epoch + 1`);
 }
 
-function changeRow({ name, key }: ThrottleId, rev: number, changes: Statement): Statement {
-  const asSeen = sql`name = ${name} and key = ${key} and rev = ${rev}`;
+/** The entry of a change by hand of the row as it was read, with the lock that keeps it so. */
+export function entryOfPin(
+  id: ThrottleId,
+  rev: number,
+  { before, after }: { before: string; after: string },
+  entry: WriteEntry,
+): Statement[] {
+  const asSeen = isAt(id, rev);
+  const stated = entry({ when: sql`from ${throttles} where ${asSeen}`, before, after });
+  if (stated.length === 0) return [];
+  return [sql`select rev from ${throttles} where ${asSeen} ${forUpdate}`, ...stated];
+}
+
+function changeRow(id: ThrottleId, rev: number, changes: Statement): Statement {
+  const asSeen = isAt(id, rev);
   return sql`
     update ${throttles} set ${changes}, rev = ${throttles}.rev + 1, last_update = ${now}
     where ${asSeen}
     ${returning(sql`rev`, { before: sql`select rev from ${throttles} where ${asSeen} ${forUpdate}` })}`;
+}
+
+function isAt({ name, key }: ThrottleId, rev: number): Statement {
+  return sql`name = ${name} and key = ${key} and rev = ${rev}`;
 }
 
 /** The recent reports, for the leader. Idle pods send none. */

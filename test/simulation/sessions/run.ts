@@ -7,6 +7,9 @@ import { heartOf, type SimPod, startSimPod } from "../pod.ts";
 import { type Report, reportOn } from "../report.ts";
 import { createWorld, noTroubles, type World } from "../world.ts";
 import type { PodFacts } from "../checker.ts";
+import { systemClock } from "../../../src/base/clock.ts";
+import { uuidv7 } from "../../../src/base/ids.ts";
+import { seededRandom } from "../../../src/base/random.ts";
 import { createStoredAgents } from "../../../src/sessions/agents/stored-agents.ts";
 import { createAgents, storedAgents } from "./agents.ts";
 import { createChanges } from "./changes.ts";
@@ -291,7 +294,10 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
 
 /** What was stored before the first pod came. */
 async function storeAgents({ store, storeClock }: World): Promise<void> {
-  const stored = createStoredAgents({ database: store.database, clock: storeClock });
+  const random = seededRandom(1);
+  const ids = uuidv7(storeClock, random);
+  const clock = { ...systemClock, now: () => storeClock.now() };
+  const stored = createStoredAgents({ database: store.database, clock, random, ids });
   for (const { name, settings } of storedAgents) await stored.create(tenant, name, { settings });
 }
 

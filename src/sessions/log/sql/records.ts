@@ -1,3 +1,4 @@
+import { insertDecided } from "../../../audit/sql.ts";
 import type { Entry } from "../../../protocol/message.ts";
 import { innerRanges } from "../../../steps/key.ts";
 import {
@@ -51,8 +52,15 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
   if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));
   if (has(({ steps }) => steps)) all.push(...saveSteps(records, when));
   if (has(({ turns: ended }) => ended)) all.push(insertTurns(records, when));
+  if (has(({ acts }) => acts)) all.push(insertDecided(actsOf(records), when));
   if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
   return all;
+}
+
+function actsOf(records: readonly PlacedRecord[]) {
+  return records.flatMap(({ at: { logId }, changes: { acts } }) =>
+    acts.map((act) => ({ ...act, logId })),
+  );
 }
 
 /** The condition that a row is of a log whose record is stored now. */

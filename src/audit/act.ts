@@ -1,0 +1,243 @@
+import type { Clock } from "../base/clock.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { Database, Row } from "../store/database.ts";
+import { type RetryOptions, sendUntilKnown } from "../store/retry.ts";
+import type { Statement } from "../store/sql.ts";
+import { type Actor, actorName, currentActor } from "./actor.ts";
+import {
+  countEntry,
+  endEntry,
+  type EntryFacts,
+  insertEntry,
+  type ActEntry,
+  readEntry,
+} from "./sql.ts";
+
+/** Every act that leaves an entry, and the entry of a full audit. */
+export const actions = [
+  "agents.create",
+  "agents.remove",
+  "agents.replace",
+  "audit.full",
+  "limits.set",
+  "names.pause",
+  "names.resume",
+  "redrives.cancel",
+  "redrives.start",
+  "runs.cancel",
+  "runs.resume",
+  "runs.retry",
+  "runs.signal",
+  "schedules.fire",
+  "schedules.pause",
+  "schedules.put",
+  "schedules.remove",
+  "schedules.resume",
+  "sessions.archive",
+  "sessions.members",
+  "sessions.remove",
+  "sessions.unarchive",
+  "tasks.cancel",
+  "tasks.discard",
+  "tasks.prune",
+  "tasks.resume",
+  "tasks.retry",
+  "tasks.signal",
+  "throttles.pin",
+  "throttles.unpin",
+] as const;
+
+export type Action = (typeof actions)[number];
+
+/** What is being done, and to what. It holds no payload and no secret. */
+export type ActAbout = {
+  readonly action: Action;
+  /** The id or name of what is changed, where it is one thing. */
+  readonly subject?: string;
+  /** Which things are changed, where they are many. */
+  readonly filter?: object;
+  readonly reason?: string | null;
+};
+
+/** Makes the statements of an act's entry, for the transaction of the act: none if it leaves none. */
+export type WriteEntry = (facts?: EntryFacts) => readonly Statement[];
+
+export const noEntry: WriteEntry = () => [];
+
+/** An act as its entry was stored. */
+export type StoredAct = {
+  readonly id: string;
+  readonly count: number;
+  readonly after: Readonly<Record<string, unknown>>;
+};
+
+/** An act that is about to be written. */
+export type Act = {
+  /** The id of its entry, which is also in the events of what it changes. */
+  readonly id: string;
+  readonly entry: WriteEntry;
+  /** The entry, if the caller has sent this act before: then it is not done again. */
+  readonly stored: StoredAct | undefined;
+  /** Reads the entry. */
+  find(): Promise<StoredAct | undefined>;
+  /** Whether an act that has changed nothing may have been stored for another call of its caller. */
+  readonly isShared: boolean;
+  /** Logs the act if its entry is among the answers to these statements. Returns whether it is. */
+  report(statements: readonly Statement[], tables: readonly Row[][]): boolean;
+};
+
+export type ActParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log?: Logger;
+};
+
+/** Begins an act. In handlers and agents it leaves no entry. */
+export async function beginAct(
+  { database, ids, log }: Pick<ActParts, "database" | "ids" | "log">,
+  about: ActAbout,
+): Promise<Act> {
+  const actor = currentActor();
+  const id = ids.next();
+  const none = { id, entry: noEntry, stored: undefined, find: async () => undefined };
+  if (!actor) return { ...none, isShared: false, report: () => false };
+  const entry = entryOf(actor, id, about);
+  const written = new Set<Statement>();
+  const find = async () => {
+    const [row] = await database.read(readEntry(entry));
+    return row && toStoredAct(row, entry);
+  };
+  return {
+    id,
+    entry(facts) {
+      const statement = insertEntry(entry, facts);
+      written.add(statement);
+      return [statement];
+    },
+    stored: entry.actId === null ? undefined : await find(),
+    find,
+    isShared: entry.actId !== null,
+    report(statements, tables) {
+      const isStored = statements.some((each, at) => written.has(each) && tables[at]!.length > 0);
+      if (isStored && log) logEntry(log, entry);
+      return isStored;
+    },
+  };
+}
+
+/** What is known of an act before it is written. */
+export function entryOf(actor: Actor, id: string, about: ActAbout): ActEntry {
+  return {
+    id,
+    actor: actorName(actor),
+    tenant: actor.tenant ?? "default",
+    userId: actor.user ?? "",
+    keyName: actor.keyName ?? null,
+    role: actor.role ?? null,
+    address: actor.address ?? null,
+    action: about.action,
+    subject: about.subject ?? null,
+    filter: about.filter === undefined ? null : JSON.stringify(about.filter),
+    reason: about.reason ?? null,
+    actId: actor.actId ?? null,
+  };
+}
+
+/** The line of an act in the log, after its commit. */
+export function logEntry(log: Logger, { userId, ...entry }: ActEntry): void {
+  log.info({ ...entry, user: userId }, "audited act");
+}
+
+export type ActWrite = {
+  /**
+   * The statements of its transaction, given the id of the act. The last one reads the answer, which a
+   * repeated act is answered with too, unless `hasAnswer` is false.
+   */
+  statements: (id: string, entry: WriteEntry) => readonly Statement[];
+  hasAnswer?: boolean;
+  notify?: boolean;
+};
+
+export type ActWritten = {
+  readonly tables: readonly Row[][];
+  /** Whether an earlier send may have landed. */
+  readonly repeated: boolean;
+  /** The entry, if the act was stored before: by an earlier send, or for an earlier call. */
+  readonly stored?: StoredAct;
+};
+
+/**
+ * Writes an act and its entry in one transaction, until the outcome is known. The entry is also what keeps
+ * the act from being done twice: one whose entry is stored is refused as a whole.
+ */
+export async function writeAct(
+  { database, clock, random }: Pick<ActParts, "database" | "clock" | "random">,
+  act: Act,
+  { statements, hasAnswer = true, notify = false }: ActWrite,
+  options: Pick<RetryOptions, "limitMs" | "codes">,
+): Promise<ActWritten> {
+  const answer = async (stored: StoredAct): Promise<ActWritten> => {
+    const read = () => database.read(statements(stored.id, noEntry).at(-1)!);
+    return { tables: [hasAnswer ? await read() : []], repeated: true, stored };
+  };
+  if (act.stored) return answer(act.stored);
+  const all = statements(act.id, act.entry);
+  const send = async (repeated: boolean): Promise<ActWritten> => {
+    try {
+      const tables = await database.write(all, { notify });
+      const isStored = act.report(all, tables);
+      const before = !isStored && act.isShared ? await act.find() : undefined;
+      return before ? await answer(before) : { tables, repeated };
+    } catch (error) {
+      const stored = hasCode(error, "duplicate_key") ? await act.find() : undefined;
+      if (stored) return answer(stored);
+      throw error;
+    }
+  };
+  return sendUntilKnown(send, {
+    clock,
+    random,
+    ...options,
+    onFailed: ({ waitMs }) => database.report?.({ type: "resent", waitMs }),
+  });
+}
+
+/**
+ * The next transaction of an act that has changed something in earlier ones: it adds to the count of the
+ * entry that these have stored.
+ */
+export function continued(act: Act, countBefore: number): Act {
+  if (countBefore === 0 || act.entry === noEntry) return act;
+  const entry: WriteEntry = ({ count = 1 } = {}) => [countEntry(act.id, countBefore, count)];
+  return { ...act, entry, isShared: false };
+}
+
+/** Ends an act of several transactions, if it has an entry. */
+export async function endAct(
+  { database }: Pick<ActParts, "database">,
+  { id, entry }: Act,
+): Promise<void> {
+  if (entry !== noEntry) await database.write([endEntry(id)]);
+}
+
+/** Throws if the id that the caller gave this act is that of another. */
+function toStoredAct(row: Row, { action, subject, actId }: ActEntry): StoredAct {
+  const verbOf = (each: string) => each.slice(each.indexOf(".") + 1);
+  // A run may be cancelled as a task, and its entry says what it is.
+  if (verbOf(row["action"]) !== verbOf(action) || row["subject"] !== subject) {
+    throw new FlotillaError(
+      "conflict",
+      `the act ${actId} was ${row["action"]}${row["subject"] === null ? "" : ` of ${row["subject"]}`}: give another act another id`,
+    );
+  }
+  return {
+    id: row["id"],
+    count: Number(row["count"] ?? 0),
+    after: row["after"] === null ? {} : (JSON.parse(row["after"]) as Record<string, unknown>),
+  };
+}

@@ -1,0 +1,254 @@
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { StoreKind } from "../../store/contract/database.ts";
+import { sql, table } from "../../store/sql.ts";
+import { actions } from "../act.ts";
+import { actAs, type Actor } from "../actor.ts";
+import { markFull } from "../sql.ts";
+import { type ActCase, acts, type ActsHarness, inHandler, openActs } from "./harness.ts";
+
+const operator: Actor = {
+  kind: "key",
+  keyName: "web",
+  user: "zoe",
+  role: "operator",
+  address: "10.0.0.1",
+  tenant: "acme",
+};
+const cases = acts.map((each) => [each.action, each] as const);
+/** What finds everything as it should be changes nothing; the others make one thing more each time. */
+const repeatable = ["redrives.start", "schedules.fire", "agents.replace"];
+
+/** What every act promises of its entry in the audit, on every store. */
+export function actsContract(kind: StoreKind): void {
+  describe(`acts on ${kind.name}`, () => {
+    let scene: ActsHarness;
+    beforeEach(async () => {
+      scene = await openActs(kind);
+    });
+    afterEach(() => scene.close());
+
+    const arranged = async ({ arrange }: ActCase) => {
+      if (arrange) await inHandler(() => arrange(scene.clients()));
+      expect(await scene.entries()).toEqual([]);
+    };
+    /** The outcome of an act, with time passing while it waits. */
+    const done = <Value>(act: Promise<Value>) => scene.queue.outcome(act, { stepMs: 50 });
+
+    test("are all in the table that the next tests go through", () => {
+      const listed = acts.map(({ action }) => action as string);
+      // Acts on sessions are in the records of their logs, and the leader alone says that there is no room.
+      const others = actions.filter((each) => /^(?:sessions|audit)\./.test(each));
+      expect([...listed, ...others].toSorted()).toEqual(actions.toSorted());
+    });
+
+    test.each(cases)("%s leaves one entry, with who, what, before and after", async (_, each) => {
+      await arranged(each);
+      await actAs(operator, () => each.act(scene.clients()));
+      const entries = await scene.entries();
+      expect(entries).toHaveLength(1);
+      expect(entries[0]).toMatchObject({
+        action: each.action,
+        actor: "key/web",
+        kind: "key",
+        keyName: "web",
+        user: "zoe",
+        role: "operator",
+        address: "10.0.0.1",
+        tenant: "acme",
+        outcome: "done",
+        actId: null,
+        ...each.entry,
+      });
+    });
+
+    test.each(cases.filter(([action]) => !repeatable.includes(action)))(
+      "%s leaves none where it changes nothing",
+      async (_, each) => {
+        await arranged(each);
+        const on = scene.clients();
+        await actAs(operator, () => each.act(on));
+        const before = await scene.state();
+        await Promise.resolve(actAs(operator, () => each.act(on))).catch(() => {});
+        expect(await scene.state()).toBe(before);
+        expect(await scene.entries()).toHaveLength(1);
+      },
+    );
+
+    test.each(cases)("%s leaves none in a handler, and is done all the same", async (_, each) => {
+      await arranged(each);
+      const before = await scene.state();
+      const paused = () => scene.clients().tasks.paused();
+      const pausedBefore = await paused();
+      await inHandler(() => actAs(operator, () => each.act(scene.clients())));
+      const isChanged = (await scene.state()) !== before;
+      expect(isChanged || JSON.stringify(await paused()) !== JSON.stringify(pausedBefore)).toBe(
+        true,
+      );
+      expect(await scene.entries()).toEqual([]);
+    });
+
+    test.each(cases)(
+      "%s is refused while the audit is full, and changes nothing",
+      async (_, each) => {
+        await arranged(each);
+        const { database } = scene.queue;
+        await database.write([markFull("full", 1)]);
+        const before = await scene.state();
+        const refused = actAs(operator, () => each.act(scene.clients()));
+        await expect(refused).rejects.toMatchObject({
+          code: "overloaded",
+          message: expect.stringContaining("audit.maxEntries"),
+        });
+        expect(await scene.state()).toBe(before);
+        expect(await scene.entries()).toMatchObject([{ action: "audit.full", outcome: "full" }]);
+      },
+    );
+
+    test.each(cases)("%s leaves one entry where its answer is lost", async (_, each) => {
+      await arranged(each);
+      const on = scene.clients(scene.losing());
+      await done(actAs(operator, () => each.act(on)));
+      expect(await scene.entries()).toMatchObject([{ action: each.action, ...each.entry }]);
+    });
+
+    test.each(cases)(
+      "%s sent twice with one id is one act, and is answered alike",
+      async (_, each) => {
+        await arranged(each);
+        const clicked = { ...operator, actId: "click-1" };
+        const send = () => actAs(clicked, () => each.act(scene.clients()));
+        const first = await send();
+        const before = await scene.state();
+        const second = await send();
+        expect(await scene.state()).toBe(before);
+        expect(second).toEqual(first);
+        expect(await scene.entries()).toMatchObject([{ action: each.action, actId: "click-1" }]);
+      },
+    );
+
+    test("with one id are two if two callers have sent them, also of two tenants", async () => {
+      const { tasks } = scene.clients();
+      const clicked = { ...operator, actId: "click-1" };
+      await actAs(clicked, () => tasks.pause("mail"));
+      await actAs({ ...clicked, keyName: "other" }, () => tasks.resume("mail"));
+      await actAs({ ...clicked, tenant: "other" }, () => tasks.pause("mail"));
+      expect((await scene.entries()).map(({ action }) => action)).toEqual([
+        "names.pause",
+        "names.resume",
+        "names.pause",
+      ]);
+    });
+
+    test("with the id of another act are refused, and so are ids that no header carries", async () => {
+      const { tasks } = scene.clients();
+      const clicked = { ...operator, actId: "click-1" };
+      await actAs(clicked, () => tasks.pause("mail"));
+      const others: (() => Promise<unknown>)[] = [
+        () => tasks.pause("order"),
+        () => tasks.resume("mail"),
+        () => tasks.cancel("pending"),
+      ];
+      for (const other of others) {
+        await expect(actAs(clicked, other)).rejects.toMatchObject({ code: "conflict" });
+      }
+      expect(await scene.entries()).toHaveLength(1);
+      for (const actId of ["", "a b", "é", "x".repeat(201)]) {
+        expect(() => actAs({ ...operator, actId }, () => {})).toThrow("visible ASCII");
+      }
+    });
+
+    test("at once with one id are one", async () => {
+      const clicked = { ...operator, actId: "click-1" };
+      const retried = Array.from({ length: 5 }, () =>
+        actAs(clicked, () => scene.clients().tasks.retry("failed")),
+      );
+      expect(await done(Promise.all(retried))).toEqual(retried.map(() => ({ forgottenSteps: 0 })));
+      const fired = Array.from({ length: 5 }, () =>
+        actAs({ ...operator, actId: "click-2" }, () =>
+          scene.clients().tasks.limits.set("tenant/acme", 3),
+        ),
+      );
+      await done(Promise.all(fired));
+      expect(await scene.entries()).toHaveLength(2);
+    });
+
+    test("have one id with the events of what they change", async () => {
+      const { tasks, letters } = scene.clients();
+      await tasks.cancel("pending");
+      const [cancelled] = await scene.entries();
+      const events = await tasks.events("pending");
+      expect(JSON.stringify(events.at(-1)!.detail)).toContain(cancelled!.id);
+      await letters.discard({ taskId: "failed" });
+      const [discarded] = await scene.entries();
+      expect((await tasks.events("failed")).at(-1)).toMatchObject({
+        type: "discarded",
+        detail: { writeId: discarded!.id },
+      });
+    });
+
+    test("on many are one entry, counted with every transaction of them", async () => {
+      const { queue } = scene;
+      const many = 600;
+      const made = await queue.enqueueMany(
+        "bulk",
+        Array.from({ length: many }, () => null),
+      );
+      expect(made).toHaveLength(many);
+      const error = JSON.stringify({ code: "handler_failed", message: "boom" });
+      await queue.database.write([
+        sql`update ${table("task")} set status = 'failed', error = ${error} where name = 'bulk'`,
+      ]);
+      const counts: (number | null)[] = [];
+      const { letters } = scene.clients({
+        ...queue.database,
+        async write(statements, options) {
+          const tables = await queue.database.write(statements, options);
+          counts.push(...(await scene.entries()).map(({ count }) => count));
+          return tables;
+        },
+      });
+      await letters.discard({ name: "bulk" });
+      expect(counts).toEqual([250, 500, 600, 600]);
+      expect(await scene.entries()).toMatchObject([{ count: many, outcome: "done" }]);
+    });
+
+    test("that are cut short say so, with what they have changed by then", async () => {
+      const { queue } = scene;
+      await queue.enqueueMany(
+        "bulk",
+        Array.from({ length: 300 }, () => null),
+      );
+      const error = JSON.stringify({ code: "handler_failed", message: "boom" });
+      await queue.database.write([
+        sql`update ${table("task")} set status = 'failed', error = ${error} where name = 'bulk'`,
+      ]);
+      let writes = 0;
+      const { letters } = scene.clients({
+        ...queue.database,
+        write: (statements, options) =>
+          writes++ === 0
+            ? queue.database.write(statements, options)
+            : Promise.reject(new Error("the process was killed")),
+      });
+      await expect(letters.discard({ name: "bulk" })).rejects.toThrow("killed");
+      expect(await scene.entries()).toMatchObject([{ count: 250, outcome: "begun" }]);
+    });
+
+    test("of a program are those without another actor", async () => {
+      await scene.clients().tasks.cancel("pending");
+      expect(await scene.entries()).toMatchObject([
+        { actor: "program", kind: "program", user: null, role: null, address: expect.any(String) },
+      ]);
+    });
+
+    test("hold no payload, no header of an agent and no signal's content", async () => {
+      for (const each of acts) {
+        if (each.arrange) await inHandler(() => each.arrange!(scene.clients()));
+        await actAs(operator, () => each.act(scene.clients())).catch(() => {});
+      }
+      const rows = await scene.queue.database.read(sql`select * from ${table("audit")}`);
+      expect(rows.length).toBeGreaterThan(15);
+      expect(JSON.stringify(rows)).not.toContain("canary-secret");
+    });
+  });
+}

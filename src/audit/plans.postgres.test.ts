@@ -1,0 +1,76 @@
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { temporaryFile } from "../store/contract/kinds.ts";
+import { planning } from "../store/contract/planning.ts";
+import { openStore } from "../store/open.ts";
+import { render, type Value } from "../store/sql.ts";
+import { sqliteDialect } from "../store/sqlite/dialect.ts";
+import { deleteOldEntries, deleteOldestOf, hasOldEntries, listEntries, readEntry } from "./sql.ts";
+
+const before = { atMs: 1, id: "e" };
+const entry = {
+  id: "e",
+  actor: "key/web",
+  tenant: "default",
+  userId: "",
+  keyName: "web",
+  role: null,
+  address: null,
+  action: "tasks.cancel",
+  subject: "t",
+  filter: null,
+  reason: null,
+  actId: null,
+};
+/** What operators look at, what an act is known again by, and what the leader deletes. */
+const indexed = {
+  aPage: listEntries({ limit: 51 }),
+  theNextPage: listEntries({ before, limit: 51 }),
+  ofAnActor: listEntries({ actor: "key/web", before, limit: 51 }),
+  ofAnAction: listEntries({ action: "tasks.cancel", before, limit: 51 }),
+  ofASubject: listEntries({ subject: "t", before, limit: 51 }),
+  ofATime: listEntries({ sinceMs: 1, untilMs: 2, limit: 51 }),
+  readEntry: readEntry(entry),
+  readEntryOfCaller: readEntry({ ...entry, actId: "a" }),
+  deleteOldEntries: deleteOldEntries(1_000, 100),
+  deleteOldestOf: deleteOldestOf("program", 100),
+  hasOldEntries: hasOldEntries(1_000),
+};
+
+describe("however many entries there are, they are found by an index", () => {
+  const place = temporaryFile();
+  let sqlite: DatabaseSync;
+  const planOf = planning([
+    `insert into flotilla.audit (id, at, actor, action, subject, outcome)
+      select n::text, n, 'key/' || n % 5, 'tasks.cancel', n::text, 'done'
+      from generate_series(1, 50000) n`,
+    "analyze flotilla.audit",
+  ]);
+
+  beforeAll(async () => {
+    await (await openStore(`sqlite:${place.path}`)).close();
+    sqlite = new DatabaseSync(place.path);
+  });
+  afterAll(async () => {
+    sqlite.close();
+    await place.remove();
+  });
+
+  test.each(Object.entries(indexed))("on SQLite for %s, without sorting", (_, statement) => {
+    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    const steps = plan.map((step) => String(step["detail"]));
+    const scans = steps.filter((step) => /^SCAN flotilla_audit\b/.test(step));
+    expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
+    expect(steps.filter((step) => step.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
+  });
+
+  test.each(Object.entries(indexed))(
+    "on Postgres for %s, without sorting",
+    async (_, statement) => {
+      const plan = await planOf(statement);
+      expect(plan).not.toMatch(/Seq Scan on audit/);
+      expect(plan).not.toMatch(/\bSort\b/);
+    },
+  );
+});
