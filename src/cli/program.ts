@@ -3,6 +3,7 @@ import { styleText } from "node:util";
 import { Command } from "commander";
 import { version } from "../runtime/version.ts";
 import { agentsCommand } from "./commands/agents.ts";
+import { auditCommand } from "./commands/audit.ts";
 import { chatCommand } from "./commands/chat.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
@@ -79,6 +80,7 @@ export function createProgram(): Command {
     limitsCommand,
     throttlesCommand,
     credentialCommands,
+    auditCommand,
     migrateCommand,
     doctorCommand,
     openApiCommand,

@@ -36,7 +36,15 @@ import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
 export type Operations = Pick<
   Flotilla,
-  "agents" | "enqueue" | "enqueueEach" | "keys" | "pods" | "throttles" | "tokens" | "waitFor"
+  | "agents"
+  | "audit"
+  | "enqueue"
+  | "enqueueEach"
+  | "keys"
+  | "pods"
+  | "throttles"
+  | "tokens"
+  | "waitFor"
 > & {
   readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "waitFor">;
   readonly runs: Omit<Runs, "doing">;
@@ -312,6 +320,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
         return (await http<{ throttle: ThrottleView }>("POST", path, { body })).throttle;
       },
     },
+
+    audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as Query }) },
 
     // The key or the token determines the tenant of agents and sessions.
     agents: {

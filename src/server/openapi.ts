@@ -2,6 +2,7 @@ import { z } from "zod";
 import { type ErrorCode, errorCodes } from "../base/errors.ts";
 import { leastRole } from "../protocol/verbs.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
+import { auditSpecs } from "./api/audit.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
 import { keySpecs } from "./api/access/keys.schema.ts";
@@ -214,6 +215,7 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(limitSpecs),
   ...Object.values(throttleSpecs),
   ...Object.values(agentSpecs),
+  ...Object.values(auditSpecs),
   ...Object.values(sessionSpecs),
   ...Object.values(turnSpecs),
   ...Object.values(keySpecs),

@@ -6,7 +6,9 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { openApi } from "../openapi.ts";
 import type { Readiness } from "../readiness.ts";
 import { route, type Route } from "../route.ts";
+import { auditSpecs } from "./audit.schema.ts";
 import { fleetSpecs } from "./fleet.schema.ts";
+import { withoutUndefined } from "./tasks.ts";
 
 export type FleetRoutes = {
   flotilla: Flotilla;
@@ -41,6 +43,10 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.tasks.stats() })),
     route(fleetSpecs.depth).to(async () => {
       return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
+    }),
+    // It can be read, and is changed by no route.
+    route(auditSpecs.list).to(async ({ query }) => {
+      return { status: 200, body: await flotilla.audit.list(withoutUndefined(query)) };
     }),
     route(fleetSpecs.openapi).to(() => {
       document ??= openApi({ version: version() });

@@ -1,0 +1,219 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { inHandler, somethingToActOn } from "../../audit/contract/harness.ts";
+import { actions } from "../../audit/act.ts";
+import type { Database } from "../../store/database.ts";
+import { openStore } from "../../store/open.ts";
+import { appHarness, openTestStore } from "../contract/app-harness.ts";
+import { allSpecs } from "../openapi.ts";
+
+const testStore = openTestStore();
+const { flotilla } = testStore;
+let database: Database;
+beforeAll(async () => {
+  await flotilla.tasks.stats();
+  database = await openStore(testStore.store);
+});
+beforeEach(() => database.write(somethingToActOn()));
+afterAll(() => database.close());
+
+const key = "an-operators-key-of-this-server";
+const usersKey = "a-key-for-sessions-of-one-tenant";
+const app = appHarness(flotilla, {
+  apiKeys: [
+    { key, name: "web", admin: true },
+    { key: usersKey, name: "chat", tenant: "acme" },
+  ],
+});
+const asWeb = { Authorization: `Bearer ${key}`, "Flotilla-User": "zoe" };
+
+const agent = { name: "helper", settings: { url: "https://agent.example/chat" } };
+const nightly = { name: "mail", pattern: "0 3 * * *" };
+const putNightly = () => flotilla.schedules.put("nightly", nightly);
+const makeHelper = () => flotilla.agents.create("default", "helper", { settings: agent.settings });
+let redriveId = "";
+
+type RouteCase =
+  | {
+      readonly action: (typeof actions)[number];
+      readonly path: string;
+      readonly body?: unknown;
+      readonly arrange?: () => Promise<unknown>;
+    }
+  | { readonly noAct: string };
+
+const sending = { noAct: "sends work to the fleet, and changes nothing that is there" };
+
+/** Every route that changes something and needs more than a verb of sessions. */
+const routes: Record<string, RouteCase> = {
+  enqueueTask: sending,
+  enqueueTasks: sending,
+  enqueueGraph: sending,
+  startRun: sending,
+  cancelTask: { action: "tasks.cancel", path: "/v1/tasks/pending/cancel" },
+  retryTask: { action: "tasks.retry", path: "/v1/tasks/failed/retry" },
+  resumeTask: { action: "tasks.resume", path: "/v1/tasks/aside/resume", body: {} },
+  signalTask: { action: "tasks.signal", path: "/v1/tasks/pending/signals", body: { name: "paid" } },
+  cancelRun: { action: "runs.cancel", path: "/v1/runs/run/cancel" },
+  resumeRun: { action: "runs.resume", path: "/v1/runs/run-aside/resume", body: {} },
+  signalRun: { action: "runs.signal", path: "/v1/runs/run/signals", body: { name: "approved" } },
+  pause: { action: "names.pause", path: "/v1/pause", body: { name: "mail", reason: "repairs" } },
+  resume: {
+    action: "names.resume",
+    path: "/v1/resume",
+    body: { name: "mail" },
+    arrange: () => flotilla.tasks.pause("mail"),
+  },
+  setLimit: { action: "limits.set", path: "/v1/limits", body: { scope: "tenant/acme", limit: 5 } },
+  putSchedule: { action: "schedules.put", path: "/v1/schedules/nightly", body: nightly },
+  pauseSchedule: {
+    action: "schedules.pause",
+    path: "/v1/schedules/nightly/pause",
+    arrange: putNightly,
+  },
+  resumeSchedule: {
+    action: "schedules.resume",
+    path: "/v1/schedules/nightly/resume",
+    arrange: async () => {
+      await putNightly();
+      await flotilla.schedules.pause("nightly");
+    },
+  },
+  fireSchedule: {
+    action: "schedules.fire",
+    path: "/v1/schedules/nightly/fire",
+    arrange: putNightly,
+  },
+  removeSchedule: {
+    action: "schedules.remove",
+    path: "/v1/schedules/nightly",
+    arrange: putNightly,
+  },
+  startRedrive: { action: "redrives.start", path: "/v1/dlq/redrives", body: { name: "mail" } },
+  cancelRedrive: {
+    action: "redrives.cancel",
+    path: "/v1/dlq/redrives/{redriveId}/cancel",
+    arrange: async () => {
+      ({ redriveId } = await flotilla.deadLetters.redrive({ name: "mail" }));
+    },
+  },
+  discardDeadLetters: { action: "tasks.discard", path: "/v1/dlq/discard", body: { name: "mail" } },
+  pinThrottle: { action: "throttles.pin", path: "/v1/throttles/api/pin", body: { limit: 3 } },
+  unpinThrottle: {
+    action: "throttles.unpin",
+    path: "/v1/throttles/api/unpin",
+    body: {},
+    arrange: () => flotilla.throttles.pin("api", 3),
+  },
+  createAgent: { action: "agents.create", path: "/v1/agents", body: agent },
+  replaceAgent: {
+    action: "agents.replace",
+    path: "/v1/agents/helper",
+    body: { settings: agent.settings },
+    arrange: makeHelper,
+  },
+  removeAgent: { action: "agents.remove", path: "/v1/agents/helper", arrange: makeHelper },
+};
+
+const changing = allSpecs.filter(
+  ({ method, verb = "admin" }) => method !== "get" && !/^(?:sessions|inbox|tasks):/.test(verb),
+);
+const acting = changing.flatMap(({ operationId, method }) => {
+  const found = routes[operationId];
+  return found && "action" in found ? [{ operationId, method, ...found }] : [];
+});
+const entries = async () => (await flotilla.audit.list({ limit: 1_000 })).entries;
+
+describe("acts over HTTP", () => {
+  test("are all routes that change something and need an operator or an administrator", () => {
+    expect(changing.map(({ operationId }) => operationId).toSorted()).toEqual(
+      Object.keys(routes).toSorted(),
+    );
+    // What has no route is done on the store: by `flotilla tasks prune`, and by a retry of a run's id.
+    const isOfSession = (action: string) => action.startsWith("sessions.");
+    const elsewhere = ["audit.full", "tasks.prune", "runs.retry", ...actions.filter(isOfSession)];
+    const reached = acting.map(({ action }) => action as string);
+    expect([...reached, ...elsewhere].toSorted()).toEqual(actions.toSorted());
+  });
+
+  test.each(acting)("$operationId leaves one entry that says who it was", async (each) => {
+    const { method, path, body, action, arrange } = each;
+    if (arrange) await inHandler(arrange);
+    const to = path.replace("{redriveId}", redriveId);
+    const answer = await app.send(method.toUpperCase(), to, body, asWeb);
+    expect(answer.status).toBeLessThan(300);
+    const found = await entries();
+    expect(found).toHaveLength(1);
+    expect(found[0]).toMatchObject({ action, actor: "key/web", keyName: "web", user: "zoe" });
+  });
+
+  test.each(acting)("$operationId sent twice with one id is one act", async (each) => {
+    const { method, path, body, arrange } = each;
+    if (arrange) await inHandler(arrange);
+    const to = path.replace("{redriveId}", redriveId);
+    const headers = { ...asWeb, "Flotilla-Action": "0f6a1b2c" };
+    const first = await app.send(method.toUpperCase(), to, body, headers);
+    expect(await app.send(method.toUpperCase(), to, body, headers)).toEqual(first);
+    expect(await entries()).toMatchObject([{ actId: "0f6a1b2c" }]);
+  });
+
+  test.each(acting)("$operationId of a key that may not leaves none", async (each) => {
+    const { method, path, body, arrange } = each;
+    if (arrange) await inHandler(arrange);
+    const to = path.replace("{redriveId}", redriveId);
+    const headers = { Authorization: `Bearer ${usersKey}` };
+    const { status } = await app.send(method.toUpperCase(), to, body, headers);
+    expect(status).toBe(403);
+    expect(await entries()).toEqual([]);
+  });
+
+  test("with an id that is no id, or another act's, are refused", async () => {
+    const cancel = (actId: string, id = "pending") =>
+      app.post(`/v1/tasks/${id}/cancel`, undefined, { ...asWeb, "Flotilla-Action": actId });
+    expect(await cancel("a b")).toMatchObject({ status: 400 });
+    expect(await cancel("x".repeat(201))).toMatchObject({ status: 400 });
+    expect(await cancel("one")).toMatchObject({ status: 200 });
+    expect(await cancel("one", "aside")).toMatchObject({ status: 409 });
+    expect(await entries()).toHaveLength(1);
+  });
+
+  test("are a program's on this machine where there are no keys", async () => {
+    const local = appHarness(flotilla);
+    await local.post("/v1/tasks/pending/cancel");
+    expect(await entries()).toMatchObject([{ actor: "local", kind: "local", keyName: null }]);
+  });
+});
+
+describe("the audit over HTTP", () => {
+  test("is read page by page, by actor, action, subject and time", async () => {
+    await app.post("/v1/tasks/pending/cancel", undefined, asWeb);
+    await app.post("/v1/pause", { name: "mail", reason: "repairs" }, asWeb);
+    const read = async (query = "") => (await app.get(`/v1/audit${query}`, asWeb)).body;
+    const first = await read("?limit=1");
+    expect(first.entries).toMatchObject([{ action: "names.pause", reason: "repairs" }]);
+    const second = await read(`?limit=1&cursor=${first.next}`);
+    expect(second).toMatchObject({ entries: [{ action: "tasks.cancel" }], next: null });
+    const count = async (query: string) => (await read(query)).entries.length;
+    expect(await count("?actor=key/web")).toBe(2);
+    expect(await count("?actor=key/chat")).toBe(0);
+    expect(await count("?action=tasks.cancel")).toBe(1);
+    expect(await count("?subject=mail")).toBe(1);
+    expect(await count(`?untilMs=${second.entries[0].atMs - 1}`)).toBe(0);
+    expect(await count(`?sinceMs=${second.entries[0].atMs}`)).toBe(2);
+  });
+
+  test("is for administrators, takes no other query, and no route changes it", async () => {
+    const chat = { Authorization: `Bearer ${usersKey}` };
+    expect(await app.get("/v1/audit", chat)).toMatchObject({ status: 403 });
+    expect(await app.get("/v1/audit")).toMatchObject({ status: 401 });
+    for (const query of ["?who=zoe", "?limit=0", "?cursor=x", "?sinceMs=yesterday"]) {
+      expect(await app.get(`/v1/audit${query}`, asWeb)).toMatchObject({ status: 400 });
+    }
+    for (const method of ["POST", "PUT", "DELETE", "PATCH"]) {
+      expect(await app.send(method, "/v1/audit", {}, asWeb)).toMatchObject({ status: 404 });
+    }
+    const written = allSpecs.filter(
+      ({ path, method }) => path.includes("audit") && method !== "get",
+    );
+    expect(written).toEqual([]);
+  });
+});
