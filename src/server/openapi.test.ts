@@ -300,7 +300,15 @@ describe("what routes answer", () => {
       "one that is done",
       async () => (await flotilla.tasks.stats()).byStatus.completed > 0,
     );
-    for (const path of ["pods", "stats", "depth", "tasks", "openapi.json", "docs/limits.md"]) {
+    for (const path of [
+      "pods",
+      "stats",
+      "depth",
+      "audit",
+      "tasks",
+      "openapi.json",
+      "docs/limits.md",
+    ]) {
       await ask("get", `/v1/${path}`);
     }
     for (const path of ["/", "/health/live", "/health/ready", "/metrics"]) await ask("get", path);
