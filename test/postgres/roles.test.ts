@@ -85,6 +85,23 @@ describe("the documented roles", () => {
     expect(await producer.waitFor(graph.then)).toBe(12);
   });
 
+  test("let a role that changes schedules leave its entries, and change or delete none", async () => {
+    await ask(
+      as("postgres"),
+      `create role scheduler login in role flotilla_producers;
+      grant select, insert, update, delete on flotilla.schedule to scheduler;
+      grant select, insert on flotilla.audit to scheduler`,
+    );
+    await using producer = connect(as("scheduler"), { migrate: "check" });
+    await producer.schedules.put("nightly", { name: "double", pattern: "0 3 * * *" });
+    await producer.schedules.remove("nightly");
+    const { entries } = await producer.audit.list({ subject: "nightly" });
+    expect(entries.map(({ action }) => action)).toEqual(["schedules.remove", "schedules.put"]);
+    for (const text of ["update flotilla.audit set actor = 'me'", "delete from flotilla.audit"]) {
+      await expect(ask(as("scheduler"), text)).rejects.toMatchObject({ code: "42501" });
+    }
+  });
+
   test.each([
     ["flotilla_pods", "create table flotilla.mine (id integer)"],
     ["flotilla_pods", "alter table flotilla.task add column mine text"],
@@ -101,6 +118,7 @@ describe("the documented roles", () => {
     ["flotilla_producers", "insert into flotilla.api_key select * from flotilla.api_key"],
     ...["api_key", "token_revocation"].map(reading),
     ...["agent", "session_log", "bus_secret", "bus_message", "message"].map(reading),
+    ...["audit", "agent", "session_log", "bus_secret", "bus_message", "message"].map(reading),
     ...["session", "session_user", "task_signal", "throttle", "turn_checkpoint"].map(reading),
   ])("don't let %s %s", async (role, text) => {
     await expect(ask(as(role), text)).rejects.toMatchObject({ code: "42501" });
