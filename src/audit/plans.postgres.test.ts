@@ -29,6 +29,7 @@ const indexed = {
   ofAnActor: listEntries({ actor: "key/web", before, limit: 51 }),
   ofAnAction: listEntries({ action: "tasks.cancel", before, limit: 51 }),
   ofASubject: listEntries({ subject: "t", before, limit: 51 }),
+  ofAnActorAndAction: listEntries({ actor: "key/web", action: "tasks.cancel", limit: 51 }),
   ofATime: listEntries({ sinceMs: 1, untilMs: 2, limit: 51 }),
   readEntry: readEntry(entry),
   readEntryOfCaller: readEntry({ ...entry, actId: "a" }),
@@ -63,6 +64,13 @@ describe("however many entries there are, they are found by an index", () => {
     const scans = steps.filter((step) => /^SCAN flotilla_audit\b/.test(step));
     expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
     expect(steps.filter((step) => step.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
+  });
+
+  test("of several names on SQLite by that of the rarest", () => {
+    const all = listEntries({ actor: "key/web", action: "tasks.cancel", subject: "t", limit: 51 });
+    const { text, values } = render(all, sqliteDialect({ jsonbEach: false }));
+    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    expect(plan.map((step) => String(step["detail"])).join()).toContain("flotilla_audit_subject");
   });
 
   test.each(Object.entries(indexed))(

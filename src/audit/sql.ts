@@ -164,13 +164,20 @@ export type EntryFilter = {
   readonly limit: number;
 };
 
-/** A page of entries, newest first. */
+/**
+ * A page of entries, newest first. Of several names the one that fewest entries have is looked up, and the
+ * others are written so that no planner uses their index.
+ */
 export function listEntries(filter: EntryFilter): Statement {
   const { actor, action, subject, sinceMs, untilMs, before } = filter;
+  const [first, ...others] = [
+    { column: sql`subject`, name: subject },
+    { column: sql`actor`, name: actor },
+    { column: sql`action`, name: action },
+  ].flatMap(({ column, name }) => (name === undefined ? [] : [{ column, name }]));
   const conditions = [
-    ...(actor === undefined ? [] : [sql`actor = ${actor}`]),
-    ...(action === undefined ? [] : [sql`action = ${action}`]),
-    ...(subject === undefined ? [] : [sql`subject = ${subject}`]),
+    ...(first ? [sql`${first.column} = ${first.name}`] : []),
+    ...others.map(({ column, name }) => sql`coalesce(${column}, '') = ${name}`),
     ...(sinceMs === undefined ? [] : [sql`at >= ${sinceMs}`]),
     ...(untilMs === undefined ? [] : [sql`at <= ${untilMs}`]),
     ...(before === undefined ? [] : [sql`(at, id) < (${before.atMs}, ${before.id})`]),

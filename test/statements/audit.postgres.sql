@@ -50,8 +50,8 @@ select * from flotilla.audit where id = $1
 select * from flotilla.audit  order by at desc, id desc limit cast($1 as integer)
 -- values: [51]
 
-select * from flotilla.audit where actor = $1 and action = $2 and subject = $3 and at >= $4 and at <= $5 and (at, id) < ($6, $7) order by at desc, id desc limit cast($8 as integer)
--- values: ["key/web","tasks.cancel","task-1",1,2,1,"act-1",51]
+select * from flotilla.audit where subject = $1 and coalesce(actor, '') = $2 and coalesce(action, '') = $3 and at >= $4 and at <= $5 and (at, id) < ($6, $7) order by at desc, id desc limit cast($8 as integer)
+-- values: ["task-1","key/web","tasks.cancel",1,2,1,"act-1",51]
 
 -- src/audit/sql.ts: deleteOldEntries
 delete from flotilla.audit where id = any(array(select id from flotilla.audit where at < now_ms() - $1 order by at, id limit cast($2 as integer)))

@@ -50,8 +50,8 @@ select * from flotilla_audit where id = ?
 select * from flotilla_audit  order by at desc, id desc limit cast(? as integer)
 -- values: [51]
 
-select * from flotilla_audit where actor = ? and action = ? and subject = ? and at >= ? and at <= ? and (at, id) < (?, ?) order by at desc, id desc limit cast(? as integer)
--- values: ["key/web","tasks.cancel","task-1",1,2,1,"act-1",51]
+select * from flotilla_audit where subject = ? and coalesce(actor, '') = ? and coalesce(action, '') = ? and at >= ? and at <= ? and (at, id) < (?, ?) order by at desc, id desc limit cast(? as integer)
+-- values: ["task-1","key/web","tasks.cancel",1,2,1,"act-1",51]
 
 -- src/audit/sql.ts: deleteOldEntries
 delete from flotilla_audit where id in (select id from flotilla_audit where at < now_ms() - ? order by at, id limit cast(? as integer))
