@@ -53,6 +53,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "agents show": ["read", "none"],
   "agents set": ["admin", "helper", '{"url":"https://agent.example/chat"}'],
   "agents remove": ["admin", "none"],
+  audit: ["admin"],
   "keys list": ["admin"],
   "keys create": ["admin", "ci", "--role", "viewer"],
   "keys revoke": ["admin", "none"],

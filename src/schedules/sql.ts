@@ -3,7 +3,7 @@ import { maxPageBytes } from "../base/page.ts";
 import { insertTasks, linkTasks, type NewTask } from "../tasks/sql/enqueue.ts";
 import { columnBytes, pageQuery } from "../store/page.ts";
 import {
-  content,
+  contentValue,
   forUpdate,
   isAmong,
   limit,
@@ -160,13 +160,13 @@ export function putSchedule(
   if (!seen) {
     return sql`
       insert into ${schedules} (schedule_id, name, pattern, zone, payload, options, missed, mark)
-      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${content(payload)}, ${options}, ${missed}, ${mark})
+      values (${scheduleId}, ${name}, ${pattern}, ${zone}, ${contentValue(payload)}, ${options}, ${missed}, ${mark})
       on conflict (schedule_id) do nothing`;
   }
   const anew = sql`(pattern <> ${pattern} or zone <> ${zone} or error is not null)`;
   return sql`
     update ${schedules}
-    set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${content(payload)},
+    set name = ${name}, pattern = ${pattern}, zone = ${zone}, payload = ${contentValue(payload)},
       options = ${options}, missed = ${missed},
       revision = revision + 1, error = null, last_update = ${changedAt}, mark = coalesce(${mark}, mark),
       after_at = case when ${anew} then ${now} else after_at end, next_at = 0

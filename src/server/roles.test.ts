@@ -85,6 +85,7 @@ const routes: Record<string, Level> = {
   getAgent: "read",
   replaceAgent: "admin",
   removeAgent: "admin",
+  listAudit: "admin",
   listKeys: "admin",
   createKey: "admin",
   revokeKey: "admin",

@@ -179,7 +179,7 @@ export function dropIndex(name: string): Word {
 }
 
 /** A bound value that users put in, which a codec may encode. */
-export function content(text: string | null): Word {
+export function contentValue(text: string | null): Word {
   return { [ours]: true, content: text };
 }
 
@@ -238,7 +238,7 @@ export function join(statements: readonly Statement[], separator: string): State
 }
 
 /**
- * The same statement with all its content encoded. One `content(…)` that is in several places is encoded
+ * The same statement with all its content encoded. One `contentValue(…)` that is in several places is encoded
  * once, if `encode` is an encoder of `encodingOnce`.
  */
 export function encodeContent(statement: Statement, encode: Encode): Statement {

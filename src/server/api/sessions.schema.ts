@@ -63,6 +63,7 @@ export const sessionSchema = named(
   ),
 );
 
+const kept = ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"];
 const role = () => z.enum(["system", "user", "assistant"]);
 const part = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
 
@@ -82,11 +83,7 @@ export const entrySchema = named(
       keeps: ["code"],
     }).optional(),
     tokens: z.number(),
-    parts: z.array(
-      content("parts", part(), {
-        keeps: ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"],
-      }),
-    ),
+    parts: z.array(content("parts", part(), { keeps: kept })),
     metadata: content("metadata", json()).optional(),
     results: z
       .object({

@@ -3,7 +3,7 @@ import { withdrawEntry } from "../../audit/sql.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
-  content,
+  contentValue,
   forUpdate,
   isAmong,
   limit,
@@ -67,7 +67,7 @@ export function listAgents(tenant: string, after: string, count: number): Statem
 export function createAgent(
   row: AgentRow,
   maxAgents: number,
-  stored = content(row.secrets),
+  stored = contentValue(row.secrets),
 ): Statement {
   const { tenant, name, settings } = row;
   return sql`
@@ -89,7 +89,7 @@ export function createAudited(
 ): Statement[] {
   const { tenant, name, settings, secrets } = row;
   // The same in both statements, also where a codec encodes it.
-  const stored = content(secrets);
+  const stored = contentValue(secrets);
   const isNamed = sql`tenant = ${tenant} and name = ${name}`;
   const creating = createAgent(row, maxAgents, stored);
   if (entry === noEntry) return [creating];
@@ -124,7 +124,7 @@ export function replaceAgent(
     }),
     sql`
       update ${agents}
-      set settings = ${settings}, secrets = ${content(secrets)}, revision = revision + 1, last_update = ${now}
+      set settings = ${settings}, secrets = ${contentValue(secrets)}, revision = revision + 1, last_update = ${now}
       where ${asSeen}`,
   ];
 }

@@ -1,6 +1,6 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import {
-  content,
+  contentValue,
   forUpdateOfTask,
   join,
   now,
@@ -60,7 +60,7 @@ export function sendSignal(
     sql`
       insert into ${signals} (task_id, signal_id, seq, name, payload)
       select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
-        where past.task_id = ${taskId}), ${name}, ${content(payload)}
+        where past.task_id = ${taskId}), ${name}, ${contentValue(payload)}
       from ${tasks} where ${isNew}`,
     sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
       from ${tasks} where task_id = ${taskId}`,

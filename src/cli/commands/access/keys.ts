@@ -1,12 +1,12 @@
 import { userInfo } from "node:os";
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { yearMs } from "../../base/durations.ts";
-import { FlotillaError } from "../../base/errors.ts";
-import { asTime } from "../../base/time.ts";
-import type { KeyView } from "../../keys/key.ts";
-import type { Revocation, RevokeTokens } from "../../keys/revocations.ts";
-import { type Role, roles } from "../../protocol/verbs.ts";
-import { onTarget } from "../connect.ts";
+import { yearMs } from "../../../base/durations.ts";
+import { FlotillaError } from "../../../base/errors.ts";
+import { asTime } from "../../../base/time.ts";
+import type { KeyView } from "../../../keys/key.ts";
+import type { Revocation, RevokeTokens } from "../../../keys/revocations.ts";
+import { type Role, roles } from "../../../protocol/verbs.ts";
+import { onTarget } from "../../connect.ts";
 import {
   listsByDefault,
   number,
@@ -14,8 +14,8 @@ import {
   withJson,
   withPage,
   withTarget,
-} from "../flags.ts";
-import { columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
+} from "../../flags.ts";
+import { columns, oneLine, paint, print, printJson, printNotice } from "../../output.ts";
 
 type Flags = TargetFlags & { json?: true };
 type ListFlags = Flags & { cursor?: string; limit: number };

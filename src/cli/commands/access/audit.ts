@@ -1,12 +1,12 @@
 import type { Command } from "commander";
-import type { AuditEntry, AuditListOptions } from "../../audit/audit.ts";
-import { sleep, systemClock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
-import { onTarget } from "../connect.ts";
-import { type TargetFlags, withJson, withPage, withTarget } from "../flags.ts";
-import { columns, oneLine, paint, print, printJson } from "../output.ts";
-import type { Operations } from "../remote.ts";
-import { stopSignals } from "../signals.ts";
+import type { AuditEntry, AuditListOptions } from "../../../audit/audit.ts";
+import { sleep, systemClock } from "../../../base/clock.ts";
+import { FlotillaError } from "../../../base/errors.ts";
+import { onTarget } from "../../connect.ts";
+import { type TargetFlags, withJson, withPage, withTarget } from "../../flags.ts";
+import { columns, oneLine, paint, print, printJson } from "../../output.ts";
+import type { Operations } from "../../remote.ts";
+import { stopSignals } from "../../signals.ts";
 
 type Flags = TargetFlags & {
   json?: true;
