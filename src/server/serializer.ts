@@ -10,7 +10,8 @@ import { shapeAround, contentShape } from "../redaction/shape.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import { type ContentMark, contents, contentSources } from "./api/schema.ts";
 import { entrySchema } from "./api/sessions.schema.ts";
-import { type Caller, localUser, may } from "./auth/caller.ts";
+import { type Caller, may } from "./auth/caller.ts";
+import { isAmong } from "./auth/members.ts";
 import type { SharedEvent } from "./socket/send-buffer.ts";
 
 /**
@@ -42,8 +43,7 @@ export type SerializerParts = {
 type View = {
   readonly mode: "redacted" | "shapes";
   readonly redactor: Redactor;
-  /** The user that the caller is or acts for. */
-  readonly user: string | undefined;
+  readonly caller: Caller | undefined;
   /** The redactor for content of a task or flow. */
   readonly of: (name: unknown) => Redactor;
 };
@@ -66,7 +66,7 @@ export function createSerializer(parts: SerializerParts = {}): Serializer {
   const viewOf = ({ caller }: Reader): View => ({
     mode: caller && !seesContent(caller) ? "shapes" : "redacted",
     redactor: ofAny,
-    user: caller && (caller.user ?? (caller.kind === "local" ? localUser : undefined)),
+    caller,
     of,
   });
 
@@ -147,7 +147,7 @@ function compile(schema: z.ZodType): Walk | undefined {
   }
   return (value, view) => {
     const members = isJsonObject(value) ? value[source.members] : undefined;
-    const isOwn = view.user !== undefined && Array.isArray(members) && members.includes(view.user);
+    const isOwn = view.caller && Array.isArray(members) && isAmong(view.caller, members);
     return isOwn ? value : walk(value, view);
   };
 }

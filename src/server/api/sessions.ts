@@ -111,8 +111,10 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
     }),
     route(sessionSpecs.messages).to(async ({ caller, params: { sessionId }, query }) => {
       const sessionKey = await keyForRead(caller, sessionId);
-      const { entries, ...rest } = await sessions.entries(...sessionKey, withoutUndefined(query));
-      const isOwn = await members.isMember(caller, sessionId);
+      const [{ entries, ...rest }, isOwn] = await Promise.all([
+        sessions.entries(...sessionKey, withoutUndefined(query)),
+        members.isMember(caller, sessionId),
+      ]);
       return { status: 200, body: { entries: entries as never, ...rest }, isOwn };
     }),
     route(turnSpecs.turns).to(async ({ caller, params: { sessionId }, query }) => {

@@ -114,8 +114,8 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     check: (caller, sessionId, options = {}) =>
       checkWithin(caller, sessionId, cachedForMs, options),
     isMember(caller, sessionId) {
-      const { tenant, kind } = caller;
-      const user = caller.user ?? (kind === "local" ? localUser : undefined);
+      const { tenant } = caller;
+      const user = actingUser(caller);
       if (user === undefined) return false;
       const key = keyOf(tenant, sessionId);
       const found = freshMembers(key, cachedForMs);
@@ -144,6 +144,16 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
       };
     },
   };
+}
+
+/** Whether the caller is one of a session's users, or acts for one. */
+export function isAmong(caller: Caller, users: readonly string[]): boolean {
+  const user = actingUser(caller);
+  return user !== undefined && users.includes(user);
+}
+
+function actingUser({ user, kind }: Caller): string | undefined {
+  return user ?? (kind === "local" ? localUser : undefined);
 }
 
 export function watchMembership(parts: MembershipWatchParts): MembershipWatch {

@@ -21,6 +21,7 @@ import {
   errorFrame,
   frameErrorOf,
   type SendBuffer,
+  type SharedEvent,
   encodeFrame,
   encodeEvent,
 } from "./send-buffer.ts";
@@ -92,9 +93,39 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     }
   };
 
-  const sinkOf = (session: string, subscription: Subscription, isOwn: boolean): Sink<FeedEvent> => {
-    let caller = parts.caller();
-    let shown = serializer.feed({ caller, isOwn });
+  const sinkOf = (
+    session: string,
+    subscription: Subscription,
+    ownership: boolean | Promise<boolean>,
+  ): Sink<FeedEvent> => {
+    let caller: Caller | undefined;
+    let shown: ReturnType<Serializer["feed"]>;
+    let isOwn: boolean | undefined;
+    /** Until it is known whose conversation it is. At most a page: the next one waits for `drained`. */
+    let held: SharedEvent[] = [];
+
+    const send = (event: SharedEvent): boolean => {
+      if (subscription.isLeft) return false;
+      // A renewed token may show more or less.
+      if (caller !== parts.caller()) {
+        caller = parts.caller();
+        shown = serializer.feed({ caller, isOwn });
+      }
+      const left = shown(event);
+      return left === undefined || sendBuffer.push(encodeEvent(session, left));
+    };
+    const decide = (own: boolean): void => {
+      isOwn = own;
+      const waiting = held;
+      held = [];
+      for (const event of waiting) send(event);
+    };
+    // The session is followed meanwhile: an answer may be over before it is known.
+    const deciding =
+      typeof ownership === "boolean"
+        ? decide(ownership)
+        : ownership.then(decide, (error: unknown) => fail(session, subscription, error));
+
     return {
       push(event) {
         if (subscription.isLeft) return false;
@@ -111,16 +142,15 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
         }
         subscription.membership?.recheck();
-        // A renewed token may show more or less.
-        if (caller !== parts.caller()) {
-          caller = parts.caller();
-          shown = serializer.feed({ caller, isOwn });
-        }
-        const left = shown(event);
-        return left === undefined || sendBuffer.push(encodeEvent(session, left));
+        if (isOwn !== undefined) return send(event);
+        held.push(event);
+        return true;
       },
       fail: (error) => fail(session, subscription, error),
-      drained: sendBuffer.drained,
+      async drained() {
+        await deciding;
+        await sendBuffer.drained();
+      },
     };
   };
 
@@ -143,7 +173,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
         ...(lastMessageId !== undefined && { lastMessageId }),
       };
       const caller = parts.caller();
-      const start = (isOwn: boolean) => {
+      const start = () => {
         if (subscription.isLeft) return;
         try {
           subscription.membership = watchMembership({
@@ -153,7 +183,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
             sessionId: session,
             onRemoved: (error) => fail(session, subscription, error),
           });
-          const sink = sinkOf(session, subscription, isOwn);
+          const sink = sinkOf(session, subscription, members.isMember(caller, session));
           const joined = sessions.join(caller.tenant, session, position, sink);
           // The sink gets the error.
           joined.ready.catch(() => {});
@@ -164,15 +194,9 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           fail(session, subscription, error);
         }
       };
-      const refused = (error: unknown) => fail(session, subscription, error);
-      const checkMember = () => {
-        const isOwn = members.isMember(caller, session);
-        if (typeof isOwn === "boolean") start(isOwn);
-        else isOwn.then(start, refused);
-      };
       const checking = members.check(caller, session, { or: "fleet:read" });
-      if (checking === undefined) checkMember();
-      else checking.then(checkMember, refused);
+      if (checking === undefined) start();
+      else checking.then(start, (error: unknown) => fail(session, subscription, error));
     },
     leave(session, ref) {
       const subscription = all.get(session);
