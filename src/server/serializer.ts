@@ -11,7 +11,7 @@ import type { TaskContract } from "../tasks/model.ts";
 import { type ContentMark, contents, contentSources } from "./api/schema.ts";
 import { entrySchema } from "./api/sessions.schema.ts";
 import { type Caller, may } from "./auth/caller.ts";
-import { isAmong } from "./auth/members.ts";
+import { isAmongMembers } from "./auth/members.ts";
 import type { SharedEvent } from "./socket/send-buffer.ts";
 
 /**
@@ -147,7 +147,7 @@ function compile(schema: z.ZodType): Walk | undefined {
   }
   return (value, view) => {
     const members = isJsonObject(value) ? value[source.members] : undefined;
-    const isOwn = view.caller && Array.isArray(members) && isAmong(view.caller, members);
+    const isOwn = view.caller && Array.isArray(members) && isAmongMembers(view.caller, members);
     return isOwn ? value : walk(value, view);
   };
 }

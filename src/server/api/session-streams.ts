@@ -14,7 +14,7 @@ import type {
 } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Caller, userOf } from "../auth/caller.ts";
-import { type Members, filterInbox, isAmong, watchMembership } from "../auth/members.ts";
+import { type Members, filterInbox, isAmongMembers, watchMembership } from "../auth/members.ts";
 import { withPageSlot, route, type Route } from "../route.ts";
 import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
@@ -52,7 +52,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
       await members.check(caller, sessionId, { or: "fleet:read" });
       // Answer `not_found` by the status, which can't change once events are sent.
       const { users } = await sessions.get(caller.tenant, sessionId);
-      const shown = serializer.feed({ caller, isOwn: isAmong(caller, users) });
+      const shown = serializer.feed({ caller, isOwn: isAmongMembers(caller, users) });
       const { lastSeq, ...rest } = query;
       const position = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...definedPosition(rest) };
       const body = streams.open(context, (to) => {
@@ -114,7 +114,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
     route(sessionSpecs.exported).to(async ({ caller, params: { sessionId }, context }) => {
       await members.check(caller, sessionId, { or: "fleet:read" });
       const session = await sessions.get(caller.tenant, sessionId);
-      const reader = { caller, isOwn: isAmong(caller, session.users) };
+      const reader = { caller, isOwn: isAmongMembers(caller, session.users) };
       const nextPage = linesOf(sessions, session, {
         session: serializer.shown(sessionSchema, session, reader),
         shown: (entry) => serializer.shown(entrySchema, entry, reader),

@@ -147,7 +147,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
 }
 
 /** Whether the caller is one of a session's users, or acts for one. */
-export function isAmong(caller: Caller, users: readonly string[]): boolean {
+export function isAmongMembers(caller: Caller, users: readonly string[]): boolean {
   const user = actingUser(caller);
   return user !== undefined && users.includes(user);
 }
