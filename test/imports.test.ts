@@ -39,7 +39,7 @@ const mayImport: Record<string, string[]> = {
   "dead-letters": ["base", "store", "audit", "tasks"],
   flows: ["base", "store", "audit", "tasks", "throttles", "steps"],
   sessions: ["base", "protocol", "store", "bus", "pods", "audit", "links", "throttles", "steps"],
-  keys: ["base", "protocol", "store"],
+  keys: ["base", "protocol", "store", "audit"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],

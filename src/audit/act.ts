@@ -3,7 +3,7 @@ import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
-import type { Database, Row } from "../store/database.ts";
+import type { Database, Row, WriteOptions } from "../store/database.ts";
 import { type RetryOptions, sendUntilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { type Actor, actorName, currentActor } from "./actor.ts";
@@ -22,6 +22,9 @@ export const actions = [
   "agents.remove",
   "agents.replace",
   "audit.full",
+  "keys.create",
+  "keys.revoke",
+  "keys.rotate",
   "limits.set",
   "names.pause",
   "names.resume",
@@ -48,6 +51,7 @@ export const actions = [
   "tasks.signal",
   "throttles.pin",
   "throttles.unpin",
+  "tokens.revoke",
 ] as const;
 
 export type Action = (typeof actions)[number];
@@ -160,8 +164,7 @@ export type ActWrite = {
    */
   statements: (id: string, entry: WriteEntry) => readonly Statement[];
   hasAnswer?: boolean;
-  notify?: boolean;
-};
+} & Pick<WriteOptions, "notify" | "channels">;
 
 export type ActWritten = {
   readonly tables: readonly Row[][];
@@ -178,7 +181,7 @@ export type ActWritten = {
 export async function writeAct(
   { database, clock, random }: Pick<ActParts, "database" | "clock" | "random">,
   act: Act,
-  { statements, hasAnswer = true, notify = false }: ActWrite,
+  { statements, hasAnswer = true, ...writeOptions }: ActWrite,
   options: Pick<RetryOptions, "limitMs" | "codes">,
 ): Promise<ActWritten> {
   const answer = async (stored: StoredAct): Promise<ActWritten> => {
@@ -189,7 +192,7 @@ export async function writeAct(
   const all = statements(act.id, act.entry);
   const send = async (repeated: boolean): Promise<ActWritten> => {
     try {
-      const tables = await database.write(all, { notify });
+      const tables = await database.write(all, writeOptions);
       const isStored = act.report(all, tables);
       const before = !isStored && act.isShared ? await act.find() : undefined;
       return before ? await answer(before) : { tables, repeated };

@@ -1,20 +1,24 @@
+import { type Act, beginAct, writeAct, type WriteEntry } from "../audit/act.ts";
 import type { Clock } from "../base/clock.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
+import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
 import { type Role, roles, verbsOfRole } from "../protocol/verbs.ts";
 import type { Verb } from "../protocol/verbs.ts";
 import type { Database, Row } from "../store/database.ts";
-import { untilKnown, writeUntilKnown } from "../store/retry.ts";
+import { untilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
 import { hashOfKey, type KeyView, newKeyText, toKeyView } from "./key.ts";
 import {
   expireRotated,
   insertKey,
   insertRotated,
+  keyExists,
+  keyIsUnrevoked,
   listKeys,
   nextVersion,
   pruneKeys,
@@ -81,7 +85,13 @@ export type RotatedKey = CreatedKey & {
 
 export type KeyPage = { readonly keys: readonly KeyView[]; readonly next: string | null };
 
-export type KeysParts = { database: Database; clock: Clock; random: Random; ids: Ids };
+export type KeysParts = {
+  database: Database;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log?: Logger;
+};
 
 /** Servers listen to this channel, and read what has changed. */
 export const credentialChannel = "credentials";
@@ -104,10 +114,18 @@ export function createKeys(parts: KeysParts): Keys {
   };
 
   /** The keys with these ids after the change. */
-  const change = (statements: readonly Statement[], keyIds: readonly string[]) =>
-    changeCredentials(parts, [pruneKeys(endedKeptMs), ...statements, readKeys(keyIds)]).then(
-      (rows) => new Map(rows.map((row) => [row["key_id"] as string, toKeyView(row)])),
-    );
+  const change = async (
+    act: Act,
+    statements: (entry: WriteEntry) => readonly Statement[],
+    keyIds: readonly string[],
+  ) => {
+    const rows = await changeCredentials(parts, act, (entry) => [
+      pruneKeys(endedKeptMs),
+      ...statements(entry),
+      readKeys(keyIds),
+    ]);
+    return new Map(rows.map((row) => [row["key_id"] as string, toKeyView(row)]));
+  };
 
   return {
     async create(options) {
@@ -146,7 +164,14 @@ export function createKeys(parts: KeysParts): Keys {
         createdBy: makerOf(by),
         expiresAtMs: expiresAtMs ?? null,
       };
-      const key = (await change([insertKey(row, maxKeys)], [keyId])).get(keyId);
+      const act = await beginAct(parts, { action: "keys.create", subject: keyId });
+      if (act.stored) throw shownBefore();
+      const after = JSON.stringify({ name, role, tenant: row.tenant, payloads });
+      const inserting = (entry: WriteEntry) => [
+        insertKey(row, maxKeys),
+        ...entry({ when: keyExists(keyId), after }),
+      ];
+      const key = (await change(act, inserting, [keyId])).get(keyId);
       if (key) return { key, text };
       throw tooManyKeys();
     },
@@ -163,7 +188,12 @@ export function createKeys(parts: KeysParts): Keys {
 
     async revoke(keyId) {
       checkId(keyId);
-      const key = (await change([revokeKey(keyId)], [keyId])).get(keyId);
+      const act = await beginAct(parts, { action: "keys.revoke", subject: keyId });
+      const revoking = (entry: WriteEntry) => [
+        ...entry({ when: keyIsUnrevoked(keyId) }),
+        revokeKey(keyId),
+      ];
+      const key = (await change(act, revoking, [keyId])).get(keyId);
       if (key) return key;
       throw missing(keyId);
     },
@@ -178,8 +208,15 @@ export function createKeys(parts: KeysParts): Keys {
       const newKeyId = ids.next();
       const hash = hashOfKey(text);
       const row = { keyId, newKeyId, hash, createdBy: makerOf(by), overlapMs };
-      const statements = [insertRotated(row, maxKeys), expireRotated(row)];
-      const found = await change(statements, [keyId, newKeyId]);
+      const act = await beginAct(parts, { action: "keys.rotate", subject: keyId });
+      if (act.stored) throw shownBefore();
+      const after = JSON.stringify({ keyId: newKeyId, overlapMs });
+      const rotating = (entry: WriteEntry) => [
+        insertRotated(row, maxKeys),
+        ...entry({ when: keyExists(newKeyId), after }),
+        expireRotated(row),
+      ];
+      const found = await change(act, rotating, [keyId, newKeyId]);
       const [key, replaced] = [found.get(newKeyId), found.get(keyId)];
       if (!replaced) throw missing(keyId);
       if (key) return { key, text, replaced };
@@ -194,16 +231,27 @@ export function createKeys(parts: KeysParts): Keys {
  * may be sent again, where the outcome of a write is unknown.
  */
 export async function changeCredentials(
-  { database, clock, random }: Pick<KeysParts, "database" | "clock" | "random">,
-  statements: readonly Statement[],
+  parts: KeysParts,
+  act: Act,
+  statements: (entry: WriteEntry) => readonly Statement[],
 ): Promise<Row[]> {
-  const { tables } = await writeUntilKnown(database, [nextVersion(), ...statements], {
-    ...untilKnown,
-    clock,
-    random,
-    writeOptions: { channels: [credentialChannel] },
-  });
+  const { tables } = await writeAct(
+    parts,
+    act,
+    {
+      statements: (_, entry) => [nextVersion(), ...statements(entry)],
+      channels: [credentialChannel],
+    },
+    untilKnown,
+  );
   return tables.at(-1)!;
+}
+
+function shownBefore(): FlotillaError {
+  return new FlotillaError(
+    "conflict",
+    "this act was done before, and a key's text is shown once: rotate the key",
+  );
 }
 
 /** Who makes a key or a revocation, for lists. */

@@ -1,3 +1,4 @@
+import { beginAct } from "../audit/act.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { checkNumber, checkOptions, checkText, isStorable } from "../base/options.ts";
@@ -9,6 +10,7 @@ import {
   listRevocations,
   pruneRevocations,
   readRevocation,
+  revocationExists,
   type RevocationRow,
 } from "./sql.ts";
 
@@ -70,12 +72,18 @@ export function createRevocations(parts: KeysParts): TokenRevocations {
   return {
     async revoke(options) {
       const row = rowOf(options, clock.now());
-      const statements = [
+      const { kind, tenant, subject } = row;
+      const act = await beginAct(parts, {
+        action: "tokens.revoke",
+        subject,
+        filter: kind === "user" ? { kind, tenant } : { kind },
+      });
+      const [stored] = await changeCredentials(parts, act, (entry) => [
         pruneRevocations(),
         insertRevocation(row, maxRevocations),
+        ...entry({ when: revocationExists(row) }),
         readRevocation(row),
-      ];
-      const [stored] = await changeCredentials(parts, statements);
+      ]);
       if (stored) return toRevocation(stored);
       throw new FlotillaError(
         "overloaded",

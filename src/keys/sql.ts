@@ -124,6 +124,23 @@ export function revokeKey(keyId: string): Statement {
     where key_id = ${keyId} and revoked_at is null`;
 }
 
+/** Conditions of entries in the audit. */
+export function keyExists(keyId: string): Statement {
+  return sql`from ${keys} where key_id = ${keyId}`;
+}
+
+export function keyIsUnrevoked(keyId: string): Statement {
+  return sql`from ${keys} where key_id = ${keyId} and revoked_at is null`;
+}
+
+export function revocationExists({
+  kind,
+  tenant,
+  subject,
+}: Pick<RevocationRow, "kind" | "tenant" | "subject">): Statement {
+  return sql`from ${revocations} where kind = ${kind} and tenant = ${tenant} and subject = ${subject}`;
+}
+
 /** Deletes keys that have been of no use for so long. */
 export function pruneKeys(olderMs: number): Statement {
   return sql`

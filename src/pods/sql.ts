@@ -18,7 +18,7 @@ const podTable = table("pod");
 // No pod has this beat, so a pod that returns is seen to have changed.
 const unknownBeat = -1;
 // Where it isn't known how far a pod has begun what it claimed ahead, all of it counts as begun.
-const unknownBegun = -1;
+export const unknownBegun = -1;
 
 /**
  * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down

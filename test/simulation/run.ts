@@ -134,7 +134,8 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
       scheduler.nowMs > faultsMs + quietLimitMs ||
       (scheduler.nowMs > faultsMs && allEnded()),
   );
-  for (const { kept } of disks) {
+  // A place that was never filled has none.
+  for (const { kept } of disks.filter(Boolean)) {
     if (kept > 0 && world.violations.length === 0) {
       world.violate("outbox", `${kept} endings are kept for ever`);
     }

@@ -1,5 +1,5 @@
 import * as keys from "../../src/keys/sql.ts";
-import { type RoomStatements, sqlFile } from "./examples.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const key = {
   keyId: "key-1",
@@ -35,6 +35,9 @@ export const keyStatements: RoomStatements = {
     insertRotated: () => keys.insertRotated(rotation, 100),
     expireRotated: () => keys.expireRotated(rotation),
     revokeKey: () => keys.revokeKey("key-1"),
+    keyExists: noStatement,
+    keyIsUnrevoked: noStatement,
+    revocationExists: noStatement,
     pruneKeys: () => keys.pruneKeys(60_000),
     readKeys: () => keys.readKeys(["key-1", "key-2"]),
     listKeys: () => [keys.listKeys(undefined, 50), keys.listKeys("key-1", 50)],

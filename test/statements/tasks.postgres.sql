@@ -681,10 +681,11 @@ select task_id, name, tenant, concurrency_key, limited
 select 1 from flotilla.pod where pod_id = $1 for update
 -- values: ["pod-1"]
 
-insert into flotilla.pod (pod_id, claim_floor, pauses) values ($1, $2, now_ms())
+insert into flotilla.pod (pod_id, claim_floor, pauses, begun_call)
+values ($1, $2, now_ms(), $3)
 on conflict (pod_id) do update set claim_floor = excluded.claim_floor
 where flotilla.pod.claim_floor < excluded.claim_floor
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-1]
 
 select task_id from flotilla.task task
       where claimed_by = $1 and claim_call in ($2, $3) and status = 'claimed'

@@ -679,10 +679,11 @@ select task_id, name, tenant, concurrency_key, limited
 select 1 from flotilla_pod where pod_id = ?
 -- values: ["pod-1"]
 
-insert into flotilla_pod (pod_id, claim_floor, pauses) values (?, ?, now_ms())
+insert into flotilla_pod (pod_id, claim_floor, pauses, begun_call)
+values (?, ?, now_ms(), ?)
 on conflict (pod_id) do update set claim_floor = excluded.claim_floor
 where flotilla_pod.claim_floor < excluded.claim_floor
--- values: ["pod-1",5]
+-- values: ["pod-1",5,-1]
 
 select task_id from flotilla_task task
       where claimed_by = ? and claim_call in (?, ?) and status = 'claimed'

@@ -61,10 +61,11 @@ export function credentialsContract(kind: StoreKind): void {
         tenant: "acme",
         payloads: true,
       });
-      expect([found!.verbs.has("sessions:write"), found!.verbs.has("admin")]).toEqual([
+      expect([found!.verbs.has("fleet:operate"), found!.verbs.has("payloads:read")]).toEqual([
         true,
-        false,
+        true,
       ]);
+      expect(found!.verbs.has("admin")).toBe(false);
       expect(await ask(server, unknownKey())).toBe("unknown");
       expect([askKnown(server, "another-key"), askKnown(server, `${text}x`)]).toEqual([
         "unknown",

@@ -11,7 +11,7 @@ import { createKeys, type Keys } from "../keys.ts";
 import { createRevocations, type TokenRevocations } from "../revocations.ts";
 
 const waitLimitMs = 30_000;
-const tables = ["api_key", "token_revocation", "credential_version"] as const;
+const tables = ["api_key", "token_revocation", "credential_version", "audit"] as const;
 
 /** A store without keys before each test, and servers on it whose time is in hand. */
 export function openKeys(kind: StoreKind) {

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { actAs } from "../../audit/actor.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { sessionVerbs, type Verb } from "../../protocol/verbs.ts";
+import { verbsOfRole, type Verb } from "../../protocol/verbs.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database } from "../../store/database.ts";
 import { rows, sql, table } from "../../store/sql.ts";
@@ -16,6 +17,38 @@ export function keysContract(kind: StoreKind): void {
     /** Statements of one transaction may see different milliseconds. */
     const near = (ms: number) => expect.closeTo(ms, -4) as number;
     const make = (more = {}) => harness.keys.create({ name: "ci", role: "operator", ...more });
+
+    test("are in the audit with who changed them, once for each change and without their text", async () => {
+      const ada = { kind: "key", keyName: "ada" } as const;
+      const changes = async () => {
+        const { key, text } = await make({ tenant: "acme" });
+        const { key: next, text: nextText } = await harness.keys.rotate(key.keyId);
+        await harness.keys.revoke(next.keyId);
+        // Nothing is left to do.
+        await harness.keys.revoke(next.keyId);
+        await harness.tokens.revoke({ user: "zoe" });
+        return { ids: [key.keyId, key.keyId, next.keyId, "zoe"], texts: [text, nextText] };
+      };
+      const { ids, texts } = await actAs(ada, changes);
+      const entries = await harness.database.read(
+        sql`select * from ${table("audit")} order by at, id`,
+      );
+      expect(entries.map(({ actor, action, subject }) => [actor, action, subject])).toEqual(
+        ["keys.create", "keys.rotate", "keys.revoke", "tokens.revoke"].map((action, at) => [
+          "key/ada",
+          action,
+          ids[at],
+        ]),
+      );
+      for (const text of texts) expect(JSON.stringify(entries)).not.toContain(text);
+    });
+
+    test("are made once where an act is sent again, and the text isn't shown again", async () => {
+      const clicked = { kind: "key", keyName: "ada", actId: "click-1" } as const;
+      await actAs(clicked, () => make());
+      await expect(actAs(clicked, () => make())).rejects.toMatchObject({ code: "conflict" });
+      expect((await harness.keys.list()).keys).toHaveLength(1);
+    });
 
     test("are shown once, and stored as a hash", async () => {
       const { key, text } = await make({ by: "ada", payloads: true });
@@ -147,7 +180,7 @@ export function keysContract(kind: StoreKind): void {
       const rights = (verbs: readonly Verb[], more = {}) => ({
         within: { verbs: new Set(verbs), payloads: false, ...more },
       });
-      const operator = [...sessionVerbs, "tasks:read"] as const;
+      const operator = verbsOfRole.operator;
       await expect(make({ role: "admin", ...rights(operator) })).rejects.toEqual(forbidden);
       await expect(make({ role: "operator", ...rights(["tasks:read"]) })).rejects.toEqual(
         forbidden,

@@ -1,5 +1,16 @@
 import { z } from "zod";
-import { described, json, named, next, paging, spec, time, wholeNumber } from "./schema.ts";
+import {
+  content,
+  described,
+  json,
+  label,
+  named,
+  next,
+  paging,
+  spec,
+  time,
+  wholeNumber,
+} from "./schema.ts";
 
 const entry = named(
   "AuditEntry",
@@ -17,16 +28,16 @@ const entry = named(
     role: z.string().nullable(),
     address: described(z.string().nullable(), "An address, or the name of a machine."),
     action: described(z.string(), "Such as `tasks.cancel`."),
-    subject: described(z.string().nullable(), "The id or name of what was changed."),
-    filter: json("What was selected, where that may be many."),
+    subject: described(label(z.string()).nullable(), "The id or name of what was changed."),
+    filter: content("detail", json("What was selected, where that may be many.")),
     count: described(z.int().nullable(), "How many were changed, where that is known."),
-    before: json("How it was before."),
-    after: json("How it was afterwards."),
+    before: content("detail", json("How it was before.")),
+    after: content("detail", json("How it was afterwards.")),
     outcome: described(
       z.enum(["begun", "done", "full", "over"]),
       "`begun` while an act of several transactions goes on, or where it was cut short.",
     ),
-    reason: z.string().nullable(),
+    reason: label(z.string()).nullable(),
     actId: described(z.string().nullable(), "The id that the caller gave the act."),
   }),
   "An act of an operator or an administrator.",

@@ -31,9 +31,17 @@ const nightly = { name: "mail", pattern: "0 3 * * *" };
 const putNightly = () => flotilla.schedules.put("nightly", nightly);
 const makeHelper = () => flotilla.agents.create("default", "helper", { settings: agent.settings });
 let redriveId = "";
+let keyId = "";
+const makeKey = async () => {
+  ({
+    key: { keyId },
+  } = await flotilla.keys.create({ name: "ci", role: "viewer" }));
+};
 
 type RouteCase =
   | {
+      /** Its answer holds a secret that is shown once: sent again, it is refused. */
+      readonly shownOnce?: true;
       readonly action: (typeof actions)[number];
       readonly path: string;
       readonly body?: unknown;
@@ -88,6 +96,25 @@ const routes: Record<string, RouteCase> = {
     path: "/v1/schedules/nightly",
     arrange: putNightly,
   },
+  createKey: {
+    action: "keys.create",
+    path: "/v1/keys",
+    body: { name: "ci", role: "viewer" },
+    shownOnce: true,
+  },
+  revokeKey: { action: "keys.revoke", path: "/v1/keys/{keyId}", arrange: makeKey },
+  rotateKey: {
+    action: "keys.rotate",
+    path: "/v1/keys/{keyId}/rotate",
+    body: {},
+    arrange: makeKey,
+    shownOnce: true,
+  },
+  revokeTokens: {
+    action: "tokens.revoke",
+    path: "/v1/tokens/revocations",
+    body: { user: "zoe" },
+  },
   startRedrive: { action: "redrives.start", path: "/v1/dlq/redrives", body: { name: "mail" } },
   cancelRedrive: {
     action: "redrives.cancel",
@@ -138,7 +165,7 @@ describe("acts over HTTP", () => {
   test.each(acting)("$operationId leaves one entry that says who it was", async (each) => {
     const { method, path, body, action, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId);
+    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
     const answer = await app.send(method.toUpperCase(), to, body, asWeb);
     expect(answer.status).toBeLessThan(300);
     const found = await entries();
@@ -149,17 +176,19 @@ describe("acts over HTTP", () => {
   test.each(acting)("$operationId sent twice with one id is one act", async (each) => {
     const { method, path, body, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId);
+    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
     const headers = { ...asWeb, "Flotilla-Action": "0f6a1b2c" };
     const first = await app.send(method.toUpperCase(), to, body, headers);
-    expect(await app.send(method.toUpperCase(), to, body, headers)).toEqual(first);
+    const second = await app.send(method.toUpperCase(), to, body, headers);
+    expect(second.status).toBe(each.shownOnce ? 409 : first.status);
+    expect(each.shownOnce ? first : second).toEqual(first);
     expect(await entries()).toMatchObject([{ actId: "0f6a1b2c" }]);
   });
 
   test.each(acting)("$operationId of a key that may not leaves none", async (each) => {
     const { method, path, body, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId);
+    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
     const headers = { Authorization: `Bearer ${usersKey}` };
     const { status } = await app.send(method.toUpperCase(), to, body, headers);
     expect(status).toBe(403);

@@ -248,7 +248,7 @@ describe("a server without credentials in its config", () => {
     await using free = await serveBeside(one, {});
     expect(await statusOf(free)).toBe(200);
     const { key, text } = await make({ role: "viewer" });
-    expect(await statusOf(free, bearer(text))).toBe(403);
+    expect(await statusOf(free, bearer(text), "/v1/keys")).toBe(403);
     await one.flotilla.keys.revoke(key.keyId);
     await until("the refusal", async () => (await statusOf(free, bearer(text))) === 401);
     expect(await statusOf(free, bearer("a-key-of-another-server"))).toBe(200);

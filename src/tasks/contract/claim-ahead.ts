@@ -8,7 +8,7 @@ import { sql, type Statement, table } from "../../store/sql.ts";
 import type { TaskHandler } from "../model.ts";
 import { type Claim, toClaim } from "../rows.ts";
 import type { WorkerOptions } from "../run/worker.ts";
-import { claimTasks, markBegun } from "../sql/claim.ts";
+import { claimTasks, markBegun, releaseCall } from "../sql/claim.ts";
 import { openTasks, rowsOf, type TasksHarness } from "./harness.ts";
 import { heldOpen } from "./worker.ts";
 
@@ -119,6 +119,17 @@ export function claimAheadContract(kind: StoreKind): void {
       const claims = await claimThree(7);
       await queue.database.write([sql`delete from ${table("pod")}`]);
       await queue.database.write([beat("pod-1", "{}", 0, { count: 2, hadRow: true })]);
+      await queue.recover("pod-1", claims);
+      expect(await deathsOf(claims)).toEqual([1, 1, 1]);
+    });
+
+    test("counts every task also if a release of another call brought the row back", async () => {
+      await queue.beat("pod-1");
+      await enqueue("a", 3);
+      const claims = await claimThree(7);
+      await queue.database.write([sql`delete from ${table("pod")}`]);
+      await queue.database.write(releaseCall("pod-1", 8));
+      await queue.beat("pod-1");
       await queue.recover("pod-1", claims);
       expect(await deathsOf(claims)).toEqual([1, 1, 1]);
     });

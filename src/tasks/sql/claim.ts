@@ -1,3 +1,4 @@
+import { unknownBegun } from "../../pods/sql.ts";
 import type { Row } from "../../store/database.ts";
 import {
   forKeyShare,
@@ -364,7 +365,8 @@ export function releaseCall(podId: string, call: number): Statement[] {
     // Wait for a claim in progress, so that the statements below see what it takes.
     sql`select 1 from ${pods} where pod_id = ${podId} ${forUpdate}`,
     sql`
-      insert into ${pods} (pod_id, claim_floor, pauses) values (${podId}, ${call}, ${now})
+      insert into ${pods} (pod_id, claim_floor, pauses, begun_call)
+      values (${podId}, ${call}, ${now}, ${unknownBegun})
       on conflict (pod_id) do update set claim_floor = excluded.claim_floor
       where ${pods}.claim_floor < excluded.claim_floor`,
     // Locked, so that no cancel comes between waking the dependents and the release.

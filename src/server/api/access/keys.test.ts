@@ -71,9 +71,11 @@ describe("keys over HTTP", () => {
     const own = { Authorization: `Bearer ${text}` };
     const plain = await app.post("/v1/keys", { name: "ci", role: "admin" }, own);
     expect(plain).toMatchObject({ status: 201, body: { key: { createdBy: "root" } } });
+    const { text: lesser } = await flotilla.keys.create({ name: "lesser", role: "operator" });
+    const ofLesser = { Authorization: `Bearer ${lesser}` };
     const more = { name: "ci", role: "viewer", payloads: true };
-    expect(await app.post("/v1/keys", more, own)).toMatchObject({ status: 403 });
-    const rotated = await app.post(`/v1/keys/${seeing.keyId}/rotate`, {}, own);
+    expect(await app.post("/v1/keys", more, ofLesser)).toMatchObject({ status: 403 });
+    const rotated = await app.post(`/v1/keys/${seeing.keyId}/rotate`, {}, ofLesser);
     expect(rotated).toMatchObject({ status: 403, body: { error: { code: "forbidden" } } });
   });
 });
