@@ -475,8 +475,6 @@ export const migrations: readonly Migration[] = [
   { name: "links and turns", needs: 2, statements: linksAndTurns },
   // A pod of the version before would claim tasks that only a later version of their code may continue.
   { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
-  // Pods of the version before leave these tables alone.
-  { name: "keys and revocations", needs: 4, statements: credentials },
   // What operators do through a pod of the version before would leave no entry.
-  { name: "audit", needs: 6, statements: audit },
+  { name: "keys, revocations and the audit", needs: 5, statements: [...credentials, ...audit] },
 ];
