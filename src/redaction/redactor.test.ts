@@ -58,6 +58,7 @@ describe("well-known forms of secrets", () => {
     ["whsec_a+b/c0123456789abcdef=", hidden],
     ["x-bearer abc123def456", "x-bearer [redacted]"],
     ["ghp_16C7e42F292c6912E7710c838347Ae178B4a", hidden],
+    ["fl_3q2-7w8xYt0Zs_4bN1mKjHgFdSaPoIuYtReWqLkJhGf", hidden],
     ["AKIAIOSFODNN7EXAMPLE is it", "[redacted] is it"],
     [`a ${jwt} b`, "a [redacted] b"],
     [`before ${pem} after`, "before [redacted] after"],
