@@ -17,7 +17,7 @@ import {
 
 const spent = { input: 10, output: 5, cached: 2, model: "small,large", cost: 0.123456 };
 
-function endedTurn(sessionId: string, facts: Partial<EndedTurn>) {
+export function endedTurn(sessionId: string, facts: Partial<EndedTurn>) {
   return {
     sessionId,
     epoch: 1,

@@ -6,11 +6,18 @@ import type { Logger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { seededRandom, systemRandom } from "../../base/random.ts";
 import { createThrottleRegistry } from "../../throttles/registry.ts";
-import type { CommandResult, Command, DecidedEntry, Reply } from "../conversation/command.ts";
+import type {
+  Command,
+  CommandResult,
+  DecidedEntry,
+  EndedTurn,
+  Reply,
+} from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import type { LogRecord } from "../log/journal.ts";
 import { createMemoryJournal } from "../log/memory-journal.ts";
 import { entry, fresh, header, record, take, turn } from "./journal-harness.ts";
+import { endedTurn } from "./records.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
 import type { RunnerParts, TurnEvent } from "../turns/parts.ts";
 import { createRunner } from "../turns/runner.ts";
@@ -30,6 +37,8 @@ export type RunnerHarness = {
   steps(epoch?: number): Promise<Record<string, unknown>>;
   /** How often stored steps were read. */
   readonly stepReads: number;
+  /** Stores that another pod's attempt at a turn has ended. */
+  endElsewhere(turn: Pick<EndedTurn, "epoch" | "attempt">): Promise<void>;
   /** Starts a turn over what is stored, or over one message where nothing is. */
   begin(facts?: Partial<Turn>): Promise<Turn>;
   /** Starts a turn, and gives the answer that it ended with. */
@@ -160,6 +169,7 @@ export function createRunnerHarness(
     get stepReads() {
       return stepReads;
     },
+    endElsewhere: (facts) => commit({ turns: [endedTurn(sessionId, facts)] }),
     begin,
     reply,
     answer: async (facts) => {

@@ -16,7 +16,10 @@ export type RunnerParts = {
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
-  readonly journal: Pick<Journal, "tail" | "entries" | "steps" | "stepValue" | "checkpoint">;
+  readonly journal: Pick<
+    Journal,
+    "tail" | "entries" | "steps" | "stepValue" | "checkpoint" | "turns"
+  >;
   /** Submits a command to the session's owner, with retries. */
   readonly ask: (
     tenant: string,

@@ -107,6 +107,31 @@ describe("the steps of a turn", () => {
     expect(replyText(await scene.reply())).toBe("search is done. order is done. ");
   });
 
+  test.each([
+    { what: "that attempt", epoch: 1, attempt: 2 },
+    { what: "a later attempt", epoch: 1, attempt: 3 },
+    { what: "a later turn", epoch: 2, attempt: 1 },
+  ])("begin none where $what has ended while the pod was paused", async ({ epoch, attempt }) => {
+    const { scene, begun, told, ended } = stepping(twoSteps);
+    await scene.store([{}]);
+    await scene.endElsewhere({ epoch, attempt });
+    await scene.begin({ epoch: 1, attempt: 2, hasSteps: true });
+    await ended();
+    expect(begun).toEqual([]);
+    expect(told("turn_finished")).toEqual([]);
+  });
+
+  test("begin in an attempt that follows one which had stored none", async () => {
+    const { scene, end, begun, ended } = stepping(twoSteps);
+    await scene.store([{}]);
+    await scene.endElsewhere({ epoch: 1, attempt: 1 });
+    await scene.begin({ epoch: 1, attempt: 2 });
+    await end("search");
+    await end("order");
+    await ended();
+    expect(begun).toEqual(["search", "order"]);
+  });
+
   test("of an attempt that was replaced are refused, and end it", async () => {
     const errors: unknown[] = [];
     const { scene, end, begun, told, clock } = stepping(

@@ -44,7 +44,7 @@ type TurnStepsParts = {
   readonly sessionId: string;
   readonly turn: Pick<Turn, "epoch" | "attempt">;
   readonly control: Control;
-  readonly journal: Pick<Journal, "steps" | "stepValue">;
+  readonly journal: Pick<Journal, "steps" | "stepValue" | "turns">;
   /** The largest value of one step. */
   readonly maxValueBytes: number;
   /** Reads until the store answers. Returns undefined if the turn has to end meanwhile. */
@@ -87,6 +87,16 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
     return found;
   };
 
+  /**
+   * Rows are deleted in the record that ends the turn. A pod that was paused and begins an attempt after
+   * that finds none, and must not run what was stored.
+   */
+  const hasEnded = async (): Promise<boolean> => {
+    const [newest] = await parts.journal.turns(sessionId, { limit: 1 });
+    if (!newest) return false;
+    return newest.epoch === epoch ? newest.attempt >= attempt : newest.epoch > epoch;
+  };
+
   /** How many stored steps were not answered yet. Inner ones are only asked for by a step that runs. */
   const isAnswer = ({ kind }: StoredStep) => kind === "done" || kind === "failed";
 
@@ -112,6 +122,10 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
             changed();
             try {
               const rows = await read(() => parts.journal.steps(ref));
+              if (rows.length === 0 && (await read(hasEnded))) {
+                control.end({ keep: false });
+                throw noLongerWanted();
+              }
               unanswered = rows.filter(isAnswer).length;
               if (unanswered === 0) parts.onCaughtUp();
               return rows;
