@@ -67,7 +67,7 @@ export function listAgents(tenant: string, after: string, count: number): Statem
 export function createAgent(
   row: AgentRow,
   maxAgents: number,
-  stored = contentValue(row.secrets),
+  stored: Statement = sql`${contentValue(row.secrets)}`,
 ): Statement {
   const { tenant, name, settings } = row;
   return sql`
@@ -89,7 +89,7 @@ export function createAudited(
 ): Statement[] {
   const { tenant, name, settings, secrets } = row;
   // The same in both statements, also where a codec encodes it.
-  const stored = contentValue(secrets);
+  const stored = sql`${contentValue(secrets)}`;
   const isNamed = sql`tenant = ${tenant} and name = ${name}`;
   const creating = createAgent(row, maxAgents, stored);
   if (entry === noEntry) return [creating];
