@@ -299,6 +299,16 @@ const list: readonly Mutation[] = [
     by: "steps",
   },
   {
+    name: "turn steps: of a turn that has ended, run again",
+    edits: [
+      steps(
+        "rows.length === 0 && (await read(hasEnded))",
+        "rows.length < 0 && (await read(hasEnded))",
+      ),
+    ],
+    by: "steps",
+  },
+  {
     name: "turn steps: a late copy takes the place of a later row",
     edits: [journal("\n    where stored.seq < excluded.seq`;", "`;")],
     by: "steps",
