@@ -1,10 +1,5 @@
-import { DatabaseSync } from "node:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../store/contract/kinds.ts";
-import { planning } from "../store/contract/planning.ts";
-import { openStore } from "../store/open.ts";
-import { render, type Value } from "../store/sql.ts";
-import { sqliteDialect } from "../store/sqlite/dialect.ts";
+import { describe, expect, test } from "vitest";
+import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import { deleteOldEntries, deleteOldestOf, hasOldEntries, listEntries, readEntry } from "./sql.ts";
 
 const before = { atMs: 1, id: "e" };
@@ -39,8 +34,7 @@ const indexed = {
 };
 
 describe("however many entries there are, they are found by an index", () => {
-  const place = temporaryFile();
-  let sqlite: DatabaseSync;
+  const sqliteStepsOf = planningOnSqlite();
   const planOf = planning([
     `insert into flotilla.audit (id, at, actor, action, subject, outcome)
       select n::text, n, 'key/' || n % 5, 'tasks.cancel', n::text, 'done'
@@ -48,19 +42,8 @@ describe("however many entries there are, they are found by an index", () => {
     "analyze flotilla.audit",
   ]);
 
-  beforeAll(async () => {
-    await (await openStore(`sqlite:${place.path}`)).close();
-    sqlite = new DatabaseSync(place.path);
-  });
-  afterAll(async () => {
-    sqlite.close();
-    await place.remove();
-  });
-
   test.each(Object.entries(indexed))("on SQLite for %s, without sorting", (_, statement) => {
-    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
-    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
-    const steps = plan.map((step) => String(step["detail"]));
+    const steps = sqliteStepsOf(statement);
     const scans = steps.filter((step) => /^SCAN flotilla_audit\b/.test(step));
     expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
     expect(steps.filter((step) => step.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
@@ -68,9 +51,7 @@ describe("however many entries there are, they are found by an index", () => {
 
   test("of several names on SQLite by that of the rarest", () => {
     const all = listEntries({ actor: "key/web", action: "tasks.cancel", subject: "t", limit: 51 });
-    const { text, values } = render(all, sqliteDialect({ jsonbEach: false }));
-    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
-    expect(plan.map((step) => String(step["detail"])).join()).toContain("flotilla_audit_subject");
+    expect(sqliteStepsOf(all).join()).toContain("flotilla_audit_subject");
   });
 
   test.each(Object.entries(indexed))(

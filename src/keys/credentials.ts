@@ -2,8 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
-import { type Role, roles, verbsOfRole } from "../protocol/verbs.ts";
-import type { Verb } from "../protocol/verbs.ts";
+import { type Role, roles, type Verb, verbsOfRole } from "../protocol/verbs.ts";
 import type { Database, Row } from "../store/database.ts";
 import { hashOfKey, isKeyText } from "./key.ts";
 import { credentialChannel } from "./keys.ts";
@@ -35,7 +34,7 @@ export type Credentials = {
 
 /** What a caller has shown, where it can end before the caller is gone. */
 export type Credential =
-  | { readonly kind: "key"; readonly keyId: string; readonly payloads: boolean }
+  | { readonly kind: "key"; readonly keyId: string }
   | {
       readonly kind: "token";
       readonly tenant: string;

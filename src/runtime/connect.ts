@@ -116,6 +116,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   if (maxPayloadBytes !== undefined) checkNumber("maxPayloadBytes", maxPayloadBytes, bytesRange);
   if (options.dataDir !== undefined) checkDataDir(options.dataDir);
   if (options.codec !== undefined) checkCodec(options.codec);
+  const text = storedTextOf(options);
   let opening: Promise<Database> | undefined;
   let closed = false;
   const open = async (): Promise<Database> => {
@@ -145,7 +146,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       };
     },
     // Does not open the store: the caller's open transaction could block the migration.
-    within: (handle) => transactionOn(store, handle, storedTextOf(options)),
+    within: (handle) => transactionOn(store, handle, text),
     async close() {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();

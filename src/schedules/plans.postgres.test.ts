@@ -1,10 +1,5 @@
-import { DatabaseSync } from "node:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../store/contract/kinds.ts";
-import { openStore } from "../store/open.ts";
-import { planning } from "../store/contract/planning.ts";
-import { render, type Value } from "../store/sql.ts";
-import { sqliteDialect } from "../store/sqlite/dialect.ts";
+import { describe, expect, test } from "vitest";
+import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import { getSchedules, insertFired, readDue, moveSchedules } from "./sql.ts";
 
 const task = {
@@ -37,29 +32,17 @@ const hot = {
 };
 
 describe("however many schedules there are, they are found by an index", () => {
-  const place = temporaryFile();
-  let sqlite: DatabaseSync;
+  const sqliteStepsOf = planningOnSqlite();
   const planOf = planning([
     `insert into flotilla.schedule (schedule_id, name, pattern, next_at)
       select n::text, 'a', '* * * * *', 2000000000000 from generate_series(1, 20000) n`,
     "analyze flotilla.schedule",
   ]);
 
-  beforeAll(async () => {
-    await (await openStore(`sqlite:${place.path}`)).close();
-    sqlite = new DatabaseSync(place.path);
-  });
-  afterAll(async () => {
-    sqlite.close();
-    await place.remove();
-  });
-
   test.each(Object.entries(hot))("on SQLite for %s", (_, statement) => {
-    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
-    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
-    const scans = plan
-      .map((step) => String(step["detail"]))
-      .filter((step) => /^SCAN (flotilla_schedule|schedule)\b/.test(step));
+    const scans = sqliteStepsOf(statement).filter((step) =>
+      /^SCAN (flotilla_schedule|schedule)\b/.test(step),
+    );
     expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
   });
 

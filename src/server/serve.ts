@@ -147,8 +147,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   });
   const endStreams = () => streams.end();
   const isOpen = isOpenServer({ apiKeys, tokens, login, keys });
-  const storeAlone = !isOpen && apiKeys.length === 0 && !tokens && !login;
-  if (storeAlone && (await flotilla.credentials.ready()) === 0) {
+  const needsStored = !isOpen && isOpenServer({ apiKeys, tokens, login });
+  if (needsStored && (await flotilla.credentials.ready()) === 0) {
     const advice = "make one with `flotilla keys create <name> --role admin`";
     log.warn({ advice }, "the store has no keys yet, so that every request is refused");
   }

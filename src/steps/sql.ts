@@ -11,11 +11,14 @@ export const maxRowsTogether = 30;
 /** Whose journal: a task has one, whose part is the empty text. */
 export type JournalOwner = { readonly ownerId: string; readonly part: string };
 
+/** What is read of a row: no large value. */
+const shown = sql`key, seq, kind, input_hash, ${now} - at as age_ms, ${columnBytes(sql`value`)} as bytes,
+      case when ${columnBytes(sql`value`)} <= ${maxReadTogetherBytes} then value end as value`;
+
 /** All rows of a journal, in the order in which they were stored, without large values. */
 export function readSteps({ ownerId, part }: JournalOwner): Statement {
   return sql`
-    select key, seq, kind, input_hash, ${now} - at as age_ms, ${columnBytes(sql`value`)} as bytes,
-      case when ${columnBytes(sql`value`)} <= ${maxReadTogetherBytes} then value end as value
+    select ${shown}
     from ${journal} where owner_id = ${ownerId} and part = ${part} order by seq`;
 }
 
@@ -26,9 +29,7 @@ export function readStepsOfMany(owners: readonly JournalOwner[]): Statement {
     owners.map(({ ownerId, part }, at) => [at, ownerId, part]),
   );
   return sql`
-    select owner_at, key, seq, kind, input_hash, ${now} - at as age_ms,
-      ${columnBytes(sql`value`)} as bytes,
-      case when ${columnBytes(sql`value`)} <= ${maxReadTogetherBytes} then value end as value
+    select owner_at, ${shown}
     from (
       select given.owner_at, own.key, own.seq, own.kind, own.input_hash, own.at, own.value,
         row_number() over (partition by given.owner_at order by own.seq) as place

@@ -5,8 +5,7 @@ from flotilla_step_journal where owner_id = ? and part = ? order by seq
 -- values: [8192,"task-1",""]
 
 -- src/steps/sql.ts: readStepsOfMany
-select owner_at, key, seq, kind, input_hash, now_ms() - at as age_ms,
-  coalesce(octet_length(value), 0) as bytes,
+select owner_at, key, seq, kind, input_hash, now_ms() - at as age_ms, coalesce(octet_length(value), 0) as bytes,
   case when coalesce(octet_length(value), 0) <= ? then value end as value
 from (
   select given.owner_at, own.key, own.seq, own.kind, own.input_hash, own.at, own.value,

@@ -42,7 +42,7 @@ export function credentialsContract(kind: StoreKind): void {
         return (error as FlotillaError).code;
       }
     };
-    const ofKey = (keyId: string): Credential => ({ kind: "key", keyId, payloads: false });
+    const ofKey = (keyId: string): Credential => ({ kind: "key", keyId });
     const ofToken = (more: object = {}): Credential => ({
       kind: "token",
       tenant: "acme",

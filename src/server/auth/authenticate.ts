@@ -273,21 +273,14 @@ function holderOf(apiKey: ApiKey): KeyHolder {
   };
 }
 
-function holderOfStored({
-  keyId,
-  name,
-  role,
-  tenant,
-  verbs: allowed,
-  payloads,
-}: KnownKey): KeyHolder {
+function holderOfStored({ keyId, name, role, tenant, verbs: allowed }: KnownKey): KeyHolder {
   return {
     id: keyId,
     name,
     role,
     ...(tenant !== undefined && { tenant }),
     verbs: allowed,
-    credential: { kind: "key", keyId, payloads },
+    credential: { kind: "key", keyId },
   };
 }
 

@@ -1,10 +1,6 @@
-import { DatabaseSync } from "node:sqlite";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { temporaryFile } from "../../store/contract/kinds.ts";
-import { openStore } from "../../store/open.ts";
-import { planning } from "../../store/contract/planning.ts";
-import { render, type Statement, type Value } from "../../store/sql.ts";
-import { sqliteDialect } from "../../store/sqlite/dialect.ts";
+import { describe, expect, test } from "vitest";
+import { planning, planningOnSqlite } from "../../store/contract/planning.ts";
+import type { Statement } from "../../store/sql.ts";
 import { changesOf } from "./changes.ts";
 import {
   findIds,
@@ -131,21 +127,9 @@ describe.each(Object.entries(histories))("with %s, Postgres goes by an index", (
 });
 
 describe("SQLite goes by an index", () => {
-  const place = temporaryFile();
-  let sqlite: DatabaseSync;
-  beforeAll(async () => {
-    await (await openStore(`sqlite:${place.path}`)).close();
-    sqlite = new DatabaseSync(place.path);
-  });
-  afterAll(async () => {
-    sqlite.close();
-    await place.remove();
-  });
-
+  const sqliteStepsOf = planningOnSqlite();
   test.each(Object.entries(statements))("for %s", (_, statement) => {
-    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
-    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
-    const steps = plan.map((step) => String(step["detail"]));
+    const steps = sqliteStepsOf(statement);
     const scans =
       /^SCAN (flotilla_)?(session|session_user|message|turn_checkpoint|turn|link|session_log)\b/;
     expect(steps.filter((step) => scans.test(step))).toEqual([]);

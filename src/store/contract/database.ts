@@ -10,7 +10,7 @@ export type StoreKind = {
   readonly name: string;
   /** Whether a caller can have a connection of its own to it. */
   readonly callers?: true;
-  /** Whether its content can't be read by SQL, as tests do that have one of many tasks refused. */
+  /** Whether its content is stored longer than it is. */
   readonly encrypts?: true;
   /** A new, empty store. */
   open(): Promise<OpenStore>;

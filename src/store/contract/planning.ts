@@ -1,9 +1,11 @@
+import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { afterAll, beforeAll } from "vitest";
-import { temporaryDatabase } from "./kinds.ts";
+import { temporaryDatabase, temporaryFile } from "./kinds.ts";
 import { openStore } from "../open.ts";
 import { postgresDialect } from "../postgres/dialect.ts";
 import { type Dialect, render, type Statement, type Value } from "../sql.ts";
+import { sqliteDialect } from "../sqlite/dialect.ts";
 
 /** Gives plans as they are made on our connections, in a database with such a history. */
 export function planning(history: readonly string[]) {
@@ -34,6 +36,27 @@ export function planning(history: readonly string[]) {
     const { rows } = await client.query(`explain execute hot${given}`);
     await client.query("deallocate hot");
     return rows.map((row) => (row as Record<string, string>)["QUERY PLAN"]).join("\n");
+  };
+}
+
+/** Gives the steps of plans that SQLite makes, in a file with our tables. */
+export function planningOnSqlite() {
+  const place = temporaryFile();
+  let sqlite: DatabaseSync;
+
+  beforeAll(async () => {
+    await (await openStore(`sqlite:${place.path}`)).close();
+    sqlite = new DatabaseSync(place.path);
+  });
+  afterAll(async () => {
+    sqlite.close();
+    await place.remove();
+  });
+
+  return (statement: Statement): string[] => {
+    const { text, values } = render(statement, sqliteDialect({ jsonbEach: false }));
+    const plan = sqlite.prepare(`explain query plan ${text}`).all(...(values as Value[]));
+    return plan.map((step) => String(step["detail"]));
   };
 }
 

@@ -208,26 +208,22 @@ export function keysContract(kind: StoreKind): void {
       });
     };
 
-    test.skipIf(kind.encrypts)(
-      "a key whose holders keep being deleted keeps no other from being reported as stored",
-      async () => {
-        const client = losing("k");
-        const all = await settled(
-          client.enqueue("mail", 1, { key: "k" }),
-          client.enqueue("mail", 2),
-        );
-        expect(all).toMatchObject([
-          { status: "rejected", reason: { code: "store_busy" } },
-          { status: "fulfilled", value: { created: true } },
-        ]);
-        const many = client.enqueueMany("mail", [3, 4], {
-          key: (at) => (at === 3 ? "k" : "other"),
-        });
-        await expect(queue.outcome(many)).rejects.toMatchObject({ code: "unknown_outcome" });
-        expect(await queue.count(sql`payload in ('1', '2', '3', '4')`)).toBe(2);
-        client.close();
-      },
-    );
+    test("a key whose holders keep being deleted keeps no other from being reported as stored", async () => {
+      const client = losing("k");
+      const all = await settled(client.enqueue("mail", 1, { key: "k" }), client.enqueue("mail", 2));
+      expect(all).toMatchObject([
+        { status: "rejected", reason: { code: "store_busy" } },
+        { status: "fulfilled", value: { created: true } },
+      ]);
+      const many = client.enqueueMany("mail", [3, 4], {
+        key: (at) => (at === 3 ? "k" : "other"),
+      });
+      await expect(queue.outcome(many)).rejects.toMatchObject({ code: "unknown_outcome" });
+      const stored = await queue.database.read(sql`select payload from ${rowsOf}`);
+      const own = stored.filter(({ payload }) => ["1", "2", "3", "4"].includes(payload));
+      expect(own).toHaveLength(2);
+      client.close();
+    });
 
     test("nor does one that is to be stored when its holder is gone, and is refused then", async () => {
       const client = losing("k", { refuses: "store_busy" });
