@@ -22,7 +22,9 @@ playRole(async ({ part, store, tasks }: WakerParams, bench) => {
   if (part === "producer") {
     await using flotilla = connect(store);
     await flotilla.tasks.stats();
-    return produce(flotilla, tasks);
+    // Awaited here: the connection is closed when this block ends.
+    await produce(flotilla, tasks);
+    return;
   }
   const latenciesMs: number[] = [];
   let enough = () => {};

@@ -5,8 +5,10 @@ import type { Commits } from "./thread.ts";
 
 // A commit that is not visible this long after it was written is found by the next poll.
 const lastCheckMs = 64;
-// One commit changes the log in many small steps, and checking at each would be expensive.
-const missGapMs = 0.2;
+// Under load there are thousands of commits: one check per millisecond is enough then.
+const busyGapMs = 1;
+// A commit this long after the last one is not load.
+const quietMs = 5;
 
 // A process that commits continuously learns of other commits with each of its own, so the file
 // need not be checked too.
@@ -34,8 +36,10 @@ export function watchCommits(
   const listeners = new Set<() => void>();
   let watching: { watcher: FSWatcher; connection: DatabaseSync; ask: StatementSync } | undefined;
   let timer: NodeJS.Timeout | undefined;
+  let soon: NodeJS.Immediate | undefined;
   let held: NodeJS.Timeout | undefined;
   let seen: unknown;
+  let hitMs = -Infinity;
   let notBeforeMs = 0;
   let closed = false;
 
@@ -51,11 +55,12 @@ export function watchCommits(
   const check = (delayMs: number) => {
     timer = undefined;
     const current = version();
-    notBeforeMs = performance.now() + (current === seen ? missGapMs : 1);
     if (current !== seen) {
       seen = current;
+      const nowMs = performance.now();
+      if (nowMs - hitMs < quietMs) notBeforeMs = nowMs + busyGapMs;
+      hitMs = nowMs;
       for (const listener of listeners) listener();
-      // Under load there are thousands of commits: one check per millisecond is enough.
       again(1, lastCheckMs);
     } else if (delayMs < lastCheckMs) again(delayMs, delayMs * 2);
   };
@@ -66,13 +71,22 @@ export function watchCommits(
   const changed = () => {
     const holding = holdMs();
     if (holding > 0) {
-      held ??= setTimeout(release, holding + 1).unref();
+      // The thread may answer long before that, and then this process's own commits must be known
+      // as such before another's comes.
+      held ??= setTimeout(release, Math.min(holding, ownGapMs) + 1).unref();
       return;
     }
     clearTimeout(timer);
-    if (performance.now() >= notBeforeMs) check(1);
+    // One commit changes the log in many small steps: one check for those that came together.
+    if (performance.now() >= notBeforeMs) soon ??= setImmediate(checkNow);
     // Too early; the doubling starts over, because this commit is not visible yet.
     else again(1, 2);
+  };
+
+  const checkNow = () => {
+    soon = undefined;
+    clearTimeout(timer);
+    check(1);
   };
 
   const release = () => {
@@ -105,6 +119,7 @@ export function watchCommits(
       listeners.clear();
       clearTimeout(timer);
       clearTimeout(held);
+      clearImmediate(soon);
       watching?.watcher.close();
       watching?.connection.close();
       watching = undefined;

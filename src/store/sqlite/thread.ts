@@ -62,8 +62,10 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
       if (!next) break;
       requests.push(...next.message);
     }
-    parent.postMessage(answer(connection, requests));
+    const replies = answer(connection, requests);
+    // Other processes begin at this, while this one still has to hear of its commit.
     if (requests.some((request) => "write" in request)) connection.touchLog();
+    parent.postMessage(replies);
     if (requests.some((request) => "close" in request)) {
       connection.close();
       parent.close();
