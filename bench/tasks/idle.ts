@@ -7,8 +7,8 @@ import type { FreshStore } from "./store.ts";
 
 export type IdleSizes = { readonly forMs: number };
 
-// The server's counters are as old as that at most.
-const countersMs = 2_000;
+// A connection that does nothing tells the server's counters so late of what it did.
+const countersMs = 11_000;
 
 /** What a pod costs that has nothing to do: CPU, and on Postgres round trips. */
 export async function measureIdle(

@@ -47,9 +47,15 @@ describe("a Postgres connection", () => {
     expect(await read()).toEqual([{ seven: 7 }]);
   });
 
-  test("doesn't keep the plans that it made for an empty table", async () => {
+  test.each([
+    ["for two seconds where they have become slow", { tookMs: 5, keptMs: 2_000 }],
+    ["for a minute where they are fast", { tookMs: 0, keptMs: 60_000 }],
+  ])("keeps the plans that it made for an empty table %s", async (_, { tookMs, keptMs }) => {
     const clock = movableClock();
     const database = await open({ url, connections: 1, clock });
+    const holder = new pg.Client(url);
+    await holder.connect();
+    await holder.query("select pg_advisory_lock(7)");
     await database.write([
       sql`create table scratch (id integer primary key) with (autovacuum_enabled = off)`,
       sql`analyze scratch`,
@@ -63,8 +69,16 @@ describe("a Postgres connection", () => {
     };
     expect(await lookUps()).toBe(0);
     await database.write([sql`insert into scratch select generate_series(1, 5000)`]);
+    const waiting = database.write([sql`select pg_advisory_xact_lock(7)`]);
+    const blocked = sql`select 1 from pg_locks where locktype = 'advisory' and not granted`;
+    await until("it to wait", async () => (await database.read(blocked)).length === 1);
+    clock.jump(tookMs);
+    await holder.end();
+    await waiting;
     expect(await lookUps()).toBe(0);
-    clock.jump(2_000);
+    clock.jump(keptMs - 10);
+    expect(await lookUps()).toBe(0);
+    clock.jump(10);
     expect(await lookUps()).toBe(1);
   });
 

@@ -60,8 +60,10 @@ const maxTries = 4;
 
 // A plan for an empty table is very slow on a full one, and a queue may grow from empty to full in
 // a second, long before the server analyzes it again. Planning all statements again takes a few
-// milliseconds.
+// milliseconds, so plans that are still fast are kept longer.
 const plansKeptMs = 2_000;
+const fastPlansKeptMs = 60_000;
+const fastMs = 5;
 
 /**
  * A direct connection has its settings and prepared statements in the session. A transaction pooler
@@ -82,7 +84,7 @@ export function openConnections(parts: Parts): Connections {
   let pools = begin === undefined ? openPools(parts, "session") : openPools(parts, "plain");
   const retired: Pools[] = [];
 
-  const plannedMs = new WeakMap<pg.PoolClient, number>();
+  const plans = new WeakMap<pg.PoolClient, { madeMs: number; slow: boolean }>();
 
   const transactOptions = (): TransactOptions => ({
     driver,
@@ -96,10 +98,14 @@ export function openConnections(parts: Parts): Connections {
   const isStale = (client: pg.PoolClient): boolean => {
     if (prepared === undefined) return false;
     const nowMs = clock.monotonic();
-    const sinceMs = plannedMs.get(client) ?? -Infinity;
-    const stale = nowMs - sinceMs >= plansKeptMs;
-    if (stale) plannedMs.set(client, nowMs);
+    const { madeMs, slow } = plans.get(client) ?? { madeMs: -Infinity, slow: false };
+    const stale = nowMs - madeMs >= (slow ? plansKeptMs : fastPlansKeptMs);
+    if (stale) plans.set(client, { madeMs: nowMs, slow: false });
     return stale;
+  };
+  const noteSpeed = (client: pg.PoolClient, tookMs: number) => {
+    const made = plans.get(client);
+    if (made !== undefined && tookMs >= fastMs) made.slow = true;
   };
 
   const take = async (kind: Kind): Promise<pg.PoolClient> => {
@@ -185,8 +191,13 @@ export function openConnections(parts: Parts): Connections {
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);
+      const replan = isStale(client);
+      const sentMs = clock.monotonic();
       try {
-        return await transact(client, queries, { ...transactOptions(), replan: isStale(client) });
+        const tables = await transact(client, queries, { ...transactOptions(), replan });
+        // A transaction that plans anew is slow for that.
+        if (!replan) noteSpeed(client, clock.monotonic() - sentMs);
+        return tables;
       } catch (error) {
         if (tries >= maxTries || !learn(error)) throw error;
       }

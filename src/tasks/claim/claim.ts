@@ -110,6 +110,8 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
   let pauses: KnownPauses | undefined;
   const limitedClaims = createLimitedClaims(parts);
   let callsInOrder = 0;
+  /** The last claim took all that was ready, so that no priority waits behind another. */
+  let tookAll = false;
   /** Where the last claim ended in the order of tasks, while there is a backlog. */
   let frontier: Frontier | undefined;
   /** The same for calls ahead that leave names out. */
@@ -219,6 +221,11 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
       const claimed = [...(passed?.rows ?? []), ...plain];
       const cameShort = claimed.length < limit;
+      if (ahead === undefined) {
+        // Where a name or a key has its own limit, more of it may be left.
+        const bounded = Boolean(limited) || Boolean(call.maxByName ?? call.together);
+        tookAll = cameShort && !bounded;
+      }
       limitedClaims.setUnlimitedBacklog(plain.length > 0 && !cameShort);
       if (inOrder && (cameShort || plain.length > 0)) {
         const reached = cameShort ? undefined : frontierOf(plain);
@@ -278,7 +285,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
         pauses = undefined;
         return { claims: [], nextDueMs: undefined, reserved: undefined, paused: open.length === 0 };
       }
-      const byAge = ahead === undefined && ++callsInOrder % oldestEvery === 0;
+      const byAge = ahead === undefined && !tookAll && ++callsInOrder % oldestEvery === 0;
       const levels = byAge && reserved === undefined ? await levelsOf(open) : [];
       const pass = ahead === undefined ? await prepareLimited(call, reserved) : undefined;
       const { statements, settle, failed } = prepare(call, { request, open, levels, pass });
