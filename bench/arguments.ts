@@ -103,7 +103,7 @@ const notBeside = [
   "growth",
 ];
 /** What only a comparison with others knows of. */
-const ofComparison = ["systems", "tasks", "save"] as const;
+const ofComparison = ["systems", "tasks"] as const;
 
 function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
@@ -120,11 +120,11 @@ function usageOf(names: readonly string[]): string {
              every round, as the system "beside"; peers only where --systems names them.
              Not for throttle, and not for ${notBeside.join(", ")}
   --rounds   how often each system has its turn
+  --save     keeps the figures in bench/results, for render
 
 with --store postgres, where other queues are measured side by side:
   --systems  some of the systems: ${systems.join(", ")}
   --tasks    how many tasks the backlog of a drain has
-  --save     keeps every round in bench/results, for render
 
   npm run bench -- tasks --store postgres --only drain,wakeup --systems flotilla,limit,graphile-worker --rounds 3
 

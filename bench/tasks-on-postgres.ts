@@ -7,7 +7,7 @@ import { measureEnqueue } from "./side-by-side/enqueue.ts";
 import type { Work } from "./side-by-side/figures.ts";
 import { reportOf } from "./side-by-side/report.ts";
 import { openSideBySide } from "./side-by-side/open.ts";
-import { saveResults } from "./side-by-side/results.ts";
+import { saveMeasures, saveResults } from "./side-by-side/results.ts";
 import { measureWakeup } from "./side-by-side/wakeup.ts";
 import { measureHere } from "./tasks/here.ts";
 import { measureIdle } from "./tasks/idle.ts";
@@ -44,7 +44,7 @@ const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits"];
 /** What has no comparison with another checkout. */
-const alone = ["here", "idle", "recover", "memory"];
+const notBeside = ["here", "idle", "recover", "memory"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
@@ -55,7 +55,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
     !(
       asked.includes(name) ||
       (options.quick && long.includes(name)) ||
-      (options.beside !== undefined && alone.includes(name))
+      (options.beside !== undefined && notBeside.includes(name))
     );
   const drain = { ...size.drain, ...(options.tasks && { tasks: options.tasks }) };
   await using side = await openSideBySide(
@@ -122,18 +122,14 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const memory = wanted("memory")
     ? await measureMemory(options, size.memory, freshStore)
     : { measures: [], notes: [] };
-  if (options.save) saveResults(works, side.about);
+  const alone = [...here, ...idle, ...keys, ...limits, ...recovery, ...memory.measures];
+  if (options.save) {
+    if (works.length > 0) saveResults(works, side.about);
+    saveMeasures(alone, "tasks-postgres-alone");
+  }
   const report = reportOf(works, side.about);
   return {
-    measures: [
-      ...report.measures,
-      ...here,
-      ...idle,
-      ...keys,
-      ...limits,
-      ...recovery,
-      ...memory.measures,
-    ],
+    measures: [...report.measures, ...alone],
     notes: [...report.notes, ...memory.notes, ...besideNotes(options)],
   };
 }

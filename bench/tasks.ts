@@ -4,6 +4,7 @@ import { besideNotes, evenRounds } from "./beside.ts";
 import type { Measure, Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { sqlitePlace } from "./servers/place.ts";
+import { saveMeasures } from "./side-by-side/results.ts";
 import { measureDrain } from "./tasks/drain.ts";
 import { measureEnqueue } from "./tasks/enqueue.ts";
 import { measureHere } from "./tasks/here.ts";
@@ -87,19 +88,21 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const [recovery, memory] = options.quick
     ? await Promise.all([recovering(), remembering()])
     : [await recovering(), await remembering()];
+  const measures = [
+    ...enqueue,
+    ...drain,
+    ...wakeup,
+    ...here,
+    ...idle,
+    ...keys,
+    ...limits,
+    ...schedules,
+    ...recovery,
+    ...memory.measures,
+  ];
+  if (options.save) saveMeasures(measures, "tasks-sqlite");
   return {
-    measures: [
-      ...enqueue,
-      ...drain,
-      ...wakeup,
-      ...here,
-      ...idle,
-      ...keys,
-      ...limits,
-      ...schedules,
-      ...recovery,
-      ...memory.measures,
-    ],
+    measures,
     notes: [
       `durability: full (WAL, synchronous=FULL) for ours and for the limit`,
       `limit: bare node:sqlite on a thread, the same statements in batches of 100, in the same run`,

@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
 import { renderAgents } from "./agents.ts";
+import { renderAlone } from "./alone.ts";
 import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
 import { renderSteps } from "./steps.ts";
@@ -29,6 +30,7 @@ export function renderDocs(): string[] {
   writeFileSync(picture, pictureOf(results));
   const rendered = [
     renderFirstScreen,
+    renderAlone,
     renderThrottle,
     renderFlows,
     renderSteps,

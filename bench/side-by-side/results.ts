@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Measure } from "../report.ts";
 import type { Work } from "./figures.ts";
 import type { About } from "./open.ts";
 
@@ -23,7 +24,11 @@ export type ResultsName =
   | "agents-postgres"
   | "agents-sqlite";
 
-function pathOf(name: ResultsName): string {
+/** A measure of ours that no other system has, as it was saved. */
+export type SavedMeasure = Measure & { readonly day: string; readonly commit: string };
+export type MeasuresName = "tasks-sqlite" | "tasks-postgres-alone";
+
+function pathOf(name: ResultsName | MeasuresName): string {
   return fileURLToPath(new URL(`../results/${name}.json`, import.meta.url));
 }
 
@@ -34,9 +39,7 @@ export function saveResults(
   name: ResultsName = "tasks-postgres",
 ): void {
   const before = findResults(name);
-  const path = pathOf(name);
-  const day = new Date().toISOString().slice(0, 10);
-  const commit = commitNow();
+  const now = { day: today(), commit: commitNow() };
   const kept = (before?.works ?? []).filter(
     ({ metric }) => !works.some((work) => work.metric === metric),
   );
@@ -44,8 +47,27 @@ export function saveResults(
     machine: about.machine,
     servers: { ...before?.servers, ...about.servers },
     systems: { ...before?.systems, ...about.systems },
-    works: [...kept, ...works.map((work) => ({ ...rounded(work), day, commit }))],
+    works: [...kept, ...works.map((work) => ({ ...rounded(work), ...now }))],
   };
+  write(name, results);
+}
+
+/** Keeps measures of ours, in place of earlier ones of the same name. */
+export function saveMeasures(measures: readonly Measure[], name: MeasuresName): void {
+  const now = { day: today(), commit: commitNow() };
+  const kept = findMeasures(name).filter(
+    ({ metric }) => !measures.some((measure) => measure.metric === metric),
+  );
+  write(name, [...kept, ...measures.map((measure) => ({ ...measure, ...now }))]);
+}
+
+export function findMeasures(name: MeasuresName): readonly SavedMeasure[] {
+  const path = pathOf(name);
+  return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as SavedMeasure[]) : [];
+}
+
+function write(name: ResultsName | MeasuresName, results: unknown): void {
+  const path = pathOf(name);
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, `${JSON.stringify(results, null, 2)}\n`);
 }
@@ -63,6 +85,10 @@ export function loadResults(): Results {
     );
   }
   return results;
+}
+
+function today(): string {
+  return new Date().toISOString().slice(0, 10);
 }
 
 function commitNow(): string {
