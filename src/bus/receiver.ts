@@ -11,6 +11,8 @@ export type ReceiverParts = {
   log: Logger;
   /** How long envelopes stay unread without a notification. */
   pollMs: number;
+  /** False if there is surely none, so that a poll would be in vain. Default: always true. */
+  mayHaveEnvelopes?: (() => boolean) | undefined;
   /** Called with the envelopes of one row. Must not throw. */
   receive: (from: string, text: string) => void;
 };
@@ -39,7 +41,7 @@ const lossy = { channels: [], lossy: true };
  * `seq`. A poll that finds nothing costs only a read.
  */
 export function createReceiver(parts: ReceiverParts): Receiver {
-  const { address, database, clock, log, pollMs, receive } = parts;
+  const { address, database, clock, log, pollMs, receive, mayHaveEnvelopes = () => true } = parts;
   const seen = new Map<string, number>();
   /** Delivered rows, to be deleted. */
   const delivered: Pick<EnvelopeRow, "sender" | "seq">[] = [];
@@ -47,6 +49,8 @@ export function createReceiver(parts: ReceiverParts): Receiver {
   let again = false;
   let closed = false;
   let failed = false;
+  /** Notifications arrive, so that polls only find what was missed. */
+  let notified = false;
   let activeMs = -Infinity;
   let prunedMs = clock.monotonic();
   let cancelPoll = () => {};
@@ -55,6 +59,7 @@ export function createReceiver(parts: ReceiverParts): Receiver {
   const onNotified = (_whose?: "own", payload?: string) => {
     const row = payload === undefined ? undefined : decodeNotification(payload);
     if (closed) return;
+    notified = true;
     if (!row || row.after > (seen.get(row.sender) ?? 0)) return wake();
     deliver(row);
     if (delivered.length >= rowsPerRead) wake();
@@ -72,7 +77,10 @@ export function createReceiver(parts: ReceiverParts): Receiver {
 
   const pollIn = (delayMs: number) => {
     cancelPoll();
-    cancelPoll = clock.after(delayMs, wake);
+    cancelPoll = clock.after(delayMs, () => {
+      if (notified && delivered.length === 0 && !mayHaveEnvelopes()) pollIn(pollMs);
+      else wake();
+    });
   };
 
   const wake = () => {

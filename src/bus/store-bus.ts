@@ -19,6 +19,8 @@ export type StoreBusOptions = {
   log?: Logger;
   /** How long envelopes stay unread without a notification. Default 1,000. */
   pollMs?: number;
+  /** False if no envelope is stored, as far as is known. Default: always true. */
+  mayHaveEnvelopes?: (() => boolean) | undefined;
   /**
    * The most characters that may wait to be written; envelopes beyond that are dropped. Default 16
    * Mi.
@@ -43,7 +45,16 @@ export function createStoreBus(options: StoreBusOptions): Bus {
     },
   });
   const { receive, ...rest } = endpoint;
-  const receiver = createReceiver({ address, database, clock, log, pollMs, receive });
+  const { mayHaveEnvelopes } = options;
+  const receiver = createReceiver({
+    address,
+    database,
+    clock,
+    log,
+    pollMs,
+    mayHaveEnvelopes,
+    receive,
+  });
   return {
     ...rest,
     async close() {

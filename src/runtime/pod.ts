@@ -43,11 +43,13 @@ const firstBeatLimitMs = 30_000;
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
 // The heartbeat watches these, so that nothing is asked for what isn't there: with reports the leader has
-// something to learn from, schedules are to be fired and redrives advanced, and logs need owners.
+// something to learn from, schedules are to be fired and redrives advanced, logs need owners, and envelopes
+// are to be read.
 const throttleReports = "throttle_report";
 const schedules = "schedule";
 const redrives = "redrive";
 const sessionLogs = "session_log";
+const envelopes = "bus_message";
 
 /** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
 export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
@@ -78,6 +80,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   let worker: Worker | undefined;
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
   let hasSessions = false;
+  /** When a heartbeat last saw no envelope. */
+  let noEnvelopesMs = -Infinity;
   let liveness: Liveness = emptyLiveness;
   let leader: string | undefined;
   let passing: Promise<unknown> | undefined;
@@ -179,6 +183,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (leader === podId) auditLeader.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
     hasSessions ||= filled.has(sessionLogs);
+    noEnvelopesMs = filled.has(envelopes) ? -Infinity : seen.atMs;
     if (hasSessions) sessions?.wake();
     if (passing) return;
     passStartedMs = clock.monotonic();
@@ -206,7 +211,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
     host: parts.thisProcess?.host,
-    watchedTables: [throttleReports, schedules, redrives, sessionLogs],
+    watchedTables: [throttleReports, schedules, redrives, sessionLogs, envelopes],
     onBeat,
     onError(error) {
       lastError = error;
@@ -268,7 +273,10 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     const runsSuspectTask = () => worker.hasSuspect;
     const podsSeen = () =>
       [...liveness.pods.values()].map(({ podId: id, status }) => `${id} ${status}`).join();
-    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, podsSeen };
+    // A heartbeat that is late says nothing any more.
+    const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
+    const seen = { podsSeen, mayHaveEnvelopes };
+    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, ...seen };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
     sessions = startOnFirstUse(() => startSessions(sessionParts));
     if (hasSessions) sessions.wake();

@@ -31,6 +31,8 @@ type PodSessionsParts = Pick<
   prices?: Prices;
   /** The pods that the last heartbeat has seen, as text. */
   podsSeen?: () => string;
+  /** False if the last heartbeat has seen no envelope of the bus. */
+  mayHaveEnvelopes?: () => boolean;
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;

@@ -131,6 +131,41 @@ export function storeBusContract(kind: StoreKind): void {
       expect(counted.writes).toBe(0);
     });
 
+    test("aren't polled while notifications come and there is surely nothing to read", async () => {
+      let mayHaveEnvelopes = true;
+      const notify: (() => void)[] = [];
+      const counted = counting({
+        ...store.database,
+        subscribe(listener) {
+          notify.push(() => listener());
+          return () => {};
+        },
+      });
+      const known = { mayHaveEnvelopes: () => mayHaveEnvelopes };
+      const { got } = reading("bob", { database: counted.database, ...known });
+      await until("the first look", () => counted.reads > 0 && clock.timers > 0, { stepMs: 0 });
+      await settled(counted);
+      const looksIn = async (seconds: number) => {
+        const before = counted.reads;
+        for (let second = 0; second < seconds; second++) {
+          await clock.advance(1_000);
+          await until("the look", () => clock.timers > 0, { stepMs: 0 });
+        }
+        return counted.reads - before;
+      };
+      mayHaveEnvelopes = false;
+      // Without notifications it could be mistaken for long.
+      expect(await looksIn(10)).toBeGreaterThan(5);
+      for (const each of notify) each();
+      await until("the notified look", () => clock.timers > 0, { stepMs: 0 });
+      await settled(counted);
+      expect(await looksIn(10)).toBe(0);
+      connect("alice").send("bob", "note", 1);
+      await until("the envelope to lie there", lying, { stepMs: 0 });
+      mayHaveEnvelopes = true;
+      await until("the envelope", () => got.length === 1);
+    });
+
     test("take what is sent in one turn with one write, and one row for each address", async () => {
       const counted = counting(store.database);
       const alice = connect("alice", { database: counted.database });

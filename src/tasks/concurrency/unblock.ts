@@ -31,6 +31,9 @@ export async function unblockScope(
   }).catch(() => {});
 }
 
+/** How many scopes had blocked tasks, and how many of those had free slots too. */
+type UnblockPass = { readonly blocked: number; readonly freed: number };
+
 /**
  * The leader's upkeep of concurrency limits. A finish unblocks tasks in its own write. But a limit
  * can be raised, and an unblocked task can be cancelled, or fail with its pod, before it runs. Then
@@ -42,7 +45,7 @@ export function createUnblocker({ database }: { database: Database }) {
   let prunedTo = "";
   let resting = 0;
 
-  const unblockPass = async (before: readonly Statement[]): Promise<number> => {
+  const unblockPass = async (before: readonly Statement[]): Promise<UnblockPass> => {
     const look = blockedScopes(unblockedTo, scopesPerPass);
     const rows = (await database.write([...before, look])).at(-1)!;
     unblockedTo = rows.length < scopesPerPass ? "" : (rows.at(-1)!["scope"] as string);
@@ -58,7 +61,7 @@ export function createUnblocker({ database }: { database: Database }) {
       const count = Math.min(maxUnblocked, Math.max(...part.map(({ freeSlots }) => freeSlots)));
       await database.write([lockLimits(scopes), unblock(scopes, count)], { notify: true });
     }
-    return open.length;
+    return { blocked: rows.length, freed: open.length };
   };
 
   const prune = async (): Promise<void> => {
@@ -74,11 +77,11 @@ export function createUnblocker({ database }: { database: Database }) {
   };
 
   return {
-    /** Stores these first. Returns how many scopes had free slots and blocked tasks. */
-    async pass(...before: readonly Statement[]): Promise<number> {
-      const freed = await unblockPass(before);
+    /** Stores these first. */
+    async pass(...before: readonly Statement[]): Promise<UnblockPass> {
+      const passed = await unblockPass(before);
       await prune();
-      return freed;
+      return passed;
     },
   };
 }

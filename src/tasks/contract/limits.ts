@@ -114,11 +114,11 @@ export function limitsContract(kind: StoreKind): void {
         async () => (await queue.count(sql`parked = 3`)) === 1,
       );
       const keeping = createUnblocker(queue);
-      expect(await keeping.pass()).toBe(0);
+      expect(await keeping.pass()).toEqual({ blocked: 1, freed: 0 });
       await queue.database.write([
         sql`update ${table("task_limit")} set max_running = 3, by_hand = 1`,
       ]);
-      expect(await keeping.pass()).toBe(1);
+      expect(await keeping.pass()).toEqual({ blocked: 1, freed: 1 });
       await queue.until("the third", () => attempts.length === 3);
     });
 

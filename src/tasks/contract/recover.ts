@@ -241,6 +241,36 @@ export function recoverContract(kind: StoreKind): void {
       expect(await queue.row("t")).toMatchObject({ status: "pending", deaths: 1 });
     });
 
+    test("stores every other pass while there is nothing to do, and each where rest would look like a stuck leader", async () => {
+      const passesOf = async (leader: ReturnType<typeof createLeader>) => {
+        const stored = async () => {
+          const [row] = await queue.database.read(
+            sql`select passes from ${table("pod")} where pod_id = 'pod-1'`,
+          );
+          return Number(row!["passes"]);
+        };
+        const before = await stored();
+        const after: number[] = [];
+        for (let pass = 0; pass < 4; pass++) {
+          expect(await leader.pass(liveness)).toBe(true);
+          after.push((await stored()) - before);
+        }
+        return after;
+      };
+      await seconds(1);
+      expect(await passesOf(lead())).toEqual([1, 1, 2, 2]);
+      const short = { ...limits, deadAfterMs: limits.heartbeatMs * 3 };
+      expect(await passesOf(lead({ limits: short }))).toEqual([1, 2, 3, 4]);
+      await queue.database.write([
+        sql`insert into ${rowsOf} (task_id, name, status, claimed_by) values ('t', 'a', 'claimed', 'ghost')`,
+      ]);
+      const leader = lead();
+      await leader.pass(liveness);
+      await seconds(6);
+      await leader.pass(liveness);
+      expect(await queue.row("t")).toMatchObject({ status: "pending" });
+    });
+
     test("does nothing on a pod that doesn't lead", async () => {
       await queue.database.write([
         sql`insert into ${rowsOf} (task_id, name, status, claimed_by) values ('t', 'a', 'claimed', 'ghost')`,

@@ -26,6 +26,7 @@ export function storeErrorsContract(kind: StoreKind): void {
       };
       const worker = await queue.work("pod-1", [echo], { database: shaky });
       const { taskId } = await queue.enqueue("a", 1);
+      await queue.until("a claim to fail", () => worker.state === "waiting for the store");
       await queue.pass(5_000);
       expect(worker.state).toBe("waiting for the store");
       const failed = queue.told.filter((event) => event.type === "claim_failed").length;

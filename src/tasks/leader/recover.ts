@@ -78,6 +78,10 @@ export function createLeader(options: LeaderOptions) {
   let resting = 0;
   /** The first walk of a leader is not a whole one, because leaders may change often. */
   let walks = 1;
+  // Other pods must not take a leader that rests for one that is stuck.
+  const mayRest = limits.deadAfterMs >= limits.heartbeatMs * 4;
+  /** The last pass found nothing to do, or rested. */
+  let last: "busy" | "idle" | "rested" = "busy";
 
   const giveBackTogether = async (orphans: readonly Dying[]): Promise<readonly Row[]> => {
     const following = await followUpPoisoned(database, orphans, ids);
@@ -169,11 +173,19 @@ export function createLeader(options: LeaderOptions) {
 
   /**
    * The end of a pass, which is stored with the read of what is blocked. Another transaction may hold a
-   * limit's row, and that must not stop this pod's leadership.
+   * limit's row, and that must not stop this pod's leadership. Where the last pass found nothing, one
+   * is left out.
    */
-  const unblock = async (): Promise<void> => {
+  const unblock = async (idle: boolean): Promise<void> => {
+    if (mayRest && idle && last === "idle") {
+      last = "rested";
+      return;
+    }
+    last = "busy";
     try {
-      if ((await unblocker.pass(finishPass(podId))) > 0) onFreed();
+      const { blocked, freed } = await unblocker.pass(finishPass(podId));
+      if (blocked === 0) last = "idle";
+      if (freed > 0) onFreed();
     } catch (error) {
       if (!hasCode(error, "store_busy")) throw error;
       log.warn({ pod: podId, error: messageOf(error) }, "unblocking tasks failed");
@@ -191,7 +203,7 @@ export function createLeader(options: LeaderOptions) {
           await recover(silent);
         }
         await prune();
-        await unblock();
+        await unblock(silent.length === 0);
         return true;
       } catch (error) {
         // The next heartbeat starts the next pass, and nothing here is left half done.
