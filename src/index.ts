@@ -145,8 +145,17 @@ export type {
   RotatedKey,
   RotateOptions,
 } from "./keys/keys.ts";
-export type { Credential, Credentials, KnownKey } from "./keys/credentials.ts";
-export type { KeyView } from "./keys/key.ts";
+export type { Credential, Credentials, KnownKey, KnownSignIn } from "./keys/credentials.ts";
+export type { KeyView, SignInOwner } from "./keys/key.ts";
+export type {
+  CreatedSignIn,
+  EndSignInOptions,
+  NewSignIn,
+  SignInListOptions,
+  SignInPage,
+  SignIns,
+  SignInView,
+} from "./keys/sign-ins.ts";
 export type {
   Revocation,
   RevocationPage,

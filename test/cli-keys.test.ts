@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../src/base/contract/movable-clock.ts";
 import { connect } from "../src/runtime/connect.ts";
+import { ask, signInWith } from "../src/server/contract/signed-in.ts";
 import { type Running, run as runIn, start } from "./command.ts";
 
 let folder: string;
@@ -93,6 +94,50 @@ describe("keys on the command line", () => {
     [["rotate", "x", "--overlap-ms", "-1"]],
   ])("are refused: %j", async (args) => {
     expect(await run("keys", ...args)).toMatchObject({ code: 2, stdout: "" });
+  });
+});
+
+describe("sign-ins on the command line", () => {
+  test("are listed and ended, on the store and through a server, by their own key and by an administrator", async () => {
+    const made = await run("keys", "create", "ops", "--role", "viewer");
+    const key = made.stdout.trim();
+    const first = await signInWith({ url }, key);
+    const second = await signInWith({ url }, key);
+    await signInWith({ url }, root);
+    const status = async (cookie: string) =>
+      (await ask({ url }, "/v1/pods", { headers: { Cookie: cookie } })).status;
+    expect([await status(first), await status(second)]).toEqual([200, 200]);
+
+    const all = await run("sign-ins");
+    expect(all.stdout).toMatch(/root +admin +any +http:\/\/127\.0\.0\.1:\d+ +127\.0\.0\.1/);
+    expect(all.stdout).not.toContain(first.split("=")[1]);
+    const own = await throughServer(key, "sign-ins", "list", "--json");
+    const { signIns } = JSON.parse(own.stdout) as { signIns: { signInId: string }[] };
+    expect(signIns).toMatchObject([{ keyName: "ops" }, { keyName: "ops" }]);
+    const [later, earlier] = signIns.map(({ signInId }) => signInId) as [string, string];
+
+    expect(await throughServer(key, "sign-ins", "end", earlier)).toMatchObject({
+      code: 0,
+      stdout: `sign-in ${earlier} (key ops) is ended\n`,
+    });
+    await until("its end", async () => (await status(first)) === 401);
+    expect(await status(second)).toBe(200);
+    const other = JSON.parse((await run("sign-ins", "list", "--json")).stdout) as {
+      signIns: { signInId: string; keyName: string }[];
+    };
+    const rootId = other.signIns.find(({ keyName }) => keyName === "root")!.signInId;
+    expect(await throughServer(key, "sign-ins", "end", rootId)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("there is no sign-in"),
+    });
+    expect(await run("sign-ins", "end", later)).toMatchObject({ code: 0 });
+    await until("its end", async () => (await status(second)) === 401);
+    expect(await throughServer(root, "sign-ins", "end", rootId)).toMatchObject({ code: 0 });
+    expect((await run("sign-ins")).stdout).toBe("no sign-ins\n");
+    const ended = await run("audit", "--action", "sign-ins.end", "--json");
+    expect(ended.stdout).toContain(later);
+    expect(ended.stdout).toContain(rootId);
+    expect(ended.stdout).not.toContain(earlier);
   });
 });
 

@@ -43,6 +43,8 @@ export const actions = [
   "sessions.members",
   "sessions.remove",
   "sessions.unarchive",
+  "sign-ins.create",
+  "sign-ins.end",
   "tasks.cancel",
   "tasks.discard",
   "tasks.prune",

@@ -10,6 +10,7 @@ import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
 import { flowsCommand } from "./commands/flows.ts";
 import { credentialCommands } from "./commands/access/keys.ts";
+import { signInsCommand } from "./commands/access/sign-ins.ts";
 import { limitsCommand } from "./commands/limits.ts";
 import { migrateCommand } from "./commands/migrate.ts";
 import { openApiCommand } from "./commands/openapi.ts";
@@ -80,6 +81,7 @@ export function createProgram(): Command {
     limitsCommand,
     throttlesCommand,
     credentialCommands,
+    signInsCommand,
     auditCommand,
     migrateCommand,
     doctorCommand,

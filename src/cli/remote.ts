@@ -13,6 +13,7 @@ import type { flowToJson } from "../runtime/flows.ts";
 import type { KeyView } from "../keys/key.ts";
 import type { Grant } from "../keys/keys.ts";
 import type { Revocation } from "../keys/revocations.ts";
+import type { SignInView } from "../keys/sign-ins.ts";
 import type { Flotilla, PodInfo } from "../runtime/connect.ts";
 import type { Schedule } from "../schedules/rows.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
@@ -51,6 +52,7 @@ export type Operations = Pick<
   readonly schedules: Schedules;
   readonly deadLetters: Omit<DeadLetters, "getRedrive">;
   readonly sessionService: SessionOperations;
+  readonly signIns: Omit<Flotilla["signIns"], "create">;
 };
 
 export type SessionOperations = Pick<
@@ -343,6 +345,15 @@ export function remoteOperations({ client, http }: Remote): Operations {
       revoke: async (keyId) => (await http<{ key: KeyView }>("DELETE", keyAt(keyId))).key,
       rotate: (keyId, options = {}) =>
         http("POST", `${keyAt(keyId)}/rotate`, { body: withoutMaker(options) }),
+    },
+
+    // The server knows whose are the key's own.
+    signIns: {
+      list: ({ cursor, limit } = {}) => http("GET", "/v1/sign-ins", { query: { cursor, limit } }),
+      async end(signInId) {
+        const path = `/v1/sign-ins/${encodeURIComponent(signInId)}`;
+        return (await http<{ signIn: SignInView }>("DELETE", path)).signIn;
+      },
     },
 
     tokens: {

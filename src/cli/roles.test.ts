@@ -60,6 +60,8 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "keys rotate": ["admin", "none"],
   "tokens list": ["admin"],
   "tokens revoke": ["admin", "--user", "ada"],
+  "sign-ins list": ["read"],
+  "sign-ins end": ["read", "none"],
   "schedules list": ["read of all"],
   "schedules show": ["read of all", "none"],
   "schedules add": ["admin", "nightly", "mail", "--every-ms", "86400000"],

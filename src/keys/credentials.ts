@@ -1,16 +1,25 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf } from "../base/errors.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
 import { type Role, roles, type Verb, verbsOfRole } from "../protocol/verbs.ts";
 import type { Database, Row } from "../store/database.ts";
-import { hashOfKey, isKeyText } from "./key.ts";
+import { hashOfKey, isKeyText, isSecretText } from "./key.ts";
 import { credentialChannel } from "./keys.ts";
 import { maxTokenAgeMs } from "./revocations.ts";
-import { keysSince, noteUses, readVersion, revocationsSince } from "./sql.ts";
+import { signInTimes } from "./sign-ins.ts";
+import {
+  keysSince,
+  nextVersion,
+  noteSignInUses,
+  noteUses,
+  readVersion,
+  revocationsSince,
+  signInsSince,
+} from "./sql.ts";
 
 /**
- * What a server knows of keys and revocations: all of them, in memory, so that no request reads the store.
+ * What a server knows of keys, sign-ins and revocations: all of them, in memory, so that no request reads the store.
  * It reads what has changed twice a second, and at once where it is notified; everything once a minute,
  * because rows may have been changed by hand or restored from a back-up.
  *
@@ -23,6 +32,10 @@ export type Credentials = {
    * `unauthorized` where it has ended, and with `unavailable` where that can't be known.
    */
   keyOf(text: string): KnownKey | undefined | Promise<KnownKey | undefined>;
+  /** The sign-in of a cookie's text, with its key if that is in the store; otherwise like `keyOf`. */
+  signInOf(text: string): KnownSignIn | undefined | Promise<KnownSignIn | undefined>;
+  /** A request was let in by this sign-in: it isn't idle. */
+  useSignIn(signInId: string): void;
   /** Why a credential is refused now; undefined while it is accepted. */
   refusalOf(credential: Credential): FlotillaError | undefined;
   /** Calls back once, when the credential is refused from now on. The returned function ends the watch. */
@@ -35,6 +48,12 @@ export type Credentials = {
 /** What a caller has shown, where it can end before the caller is gone. */
 export type Credential =
   | { readonly kind: "key"; readonly keyId: string }
+  | {
+      readonly kind: "sign-in";
+      readonly signInId: string;
+      /** The key of the store that it was made with. */
+      readonly keyId?: string;
+    }
   | {
       readonly kind: "token";
       readonly tenant: string;
@@ -54,6 +73,24 @@ export type KnownKey = {
   readonly isRevoked: boolean;
 };
 
+export type KnownSignIn = {
+  readonly signInId: string;
+  /** The key of the store that it was made with. */
+  readonly key?: KnownKey;
+  /** Of one that was made with a key of a config: what proves which, given the cookie's text. */
+  readonly binding?: string;
+  /** The only address at which it counts. */
+  readonly origin: string;
+  readonly expiresAtMs: number;
+};
+
+/** A sign-in as its row has it. */
+type StoredSignIn = Omit<KnownSignIn, "key"> & {
+  readonly keyId: string | null;
+  readonly isEnded: boolean;
+  usedAtMs: number;
+};
+
 type CredentialsParts = {
   database: Pick<Database, "read" | "write" | "subscribe">;
   clock: Clock;
@@ -64,6 +101,7 @@ type Changes = {
   readonly version: number;
   readonly isWhole: boolean;
   readonly keys: readonly Row[];
+  readonly signIns: readonly Row[];
   readonly revocations: readonly Row[];
 };
 
@@ -89,11 +127,14 @@ export function createCredentials(parts: CredentialsParts): Credentials {
   const { database, clock, log = silentLogger } = parts;
   const hashes = new Map<string, KnownKey>();
   const keys = new Map<string, KnownKey>();
+  const signInHashes = new Map<string, StoredSignIn>();
+  const signIns = new Map<string, StoredSignIn>();
   /** Until when tokens are refused, by what they are refused for. */
   const revocations = new Map<string, { beforeMs: number; expiresAtMs: number }>();
   const watches = new Set<Watch>();
   /** When keys were used, until it is stored. */
   const uses = new Map<string, number>();
+  const signInUses = new Map<string, number>();
   let version = 0;
   let state: "idle" | "reading" | "resting" | "closed" = "idle";
   let startedMs = -Infinity;
@@ -115,24 +156,41 @@ export function createCredentials(parts: CredentialsParts): Credentials {
     const current = Number(row?.["version"] ?? 0);
     const isWhole = current < version || startedMs - wholeMs >= wholeEveryMs;
     if (!isWhole && current === version)
-      return { version: current, isWhole, keys: [], revocations: [] };
+      return { version: current, isWhole, keys: [], signIns: [], revocations: [] };
     const since = isWhole ? -1 : version;
+    // Before the keys, so that no sign-in is known whose key isn't.
+    const changedSignIns = await database.read(signInsSince(since));
     const [changedKeys, changedRevocations] = await Promise.all([
       database.read(keysSince(since)),
       database.read(revocationsSince(since)),
     ]);
-    return { version: current, isWhole, keys: changedKeys, revocations: changedRevocations };
+    return {
+      version: current,
+      isWhole,
+      keys: changedKeys,
+      signIns: changedSignIns,
+      revocations: changedRevocations,
+    };
   };
 
   const apply = (changes: Changes) => {
+    const before = changes.isWhole ? new Map(signIns) : signIns;
     if (changes.isWhole) {
-      for (const known of [hashes, keys, revocations]) known.clear();
+      for (const known of [hashes, keys, signInHashes, signIns, revocations]) known.clear();
       wholeMs = startedMs;
     }
     for (const row of changes.keys) {
       const key = toKnownKey(row);
       hashes.set(row["hash"], key);
       keys.set(key.keyId, key);
+    }
+    for (const row of changes.signIns) {
+      const signIn = toStoredSignIn(row);
+      // What was used here a moment ago isn't stored yet.
+      const usedAtMs = before.get(signIn.signInId)?.usedAtMs ?? 0;
+      signIn.usedAtMs = Math.max(signIn.usedAtMs, usedAtMs);
+      signInHashes.set(row["hash"], signIn);
+      signIns.set(signIn.signInId, signIn);
     }
     for (const row of changes.revocations) {
       const times = { beforeMs: Number(row["before_at"]), expiresAtMs: Number(row["expires_at"]) };
@@ -195,17 +253,25 @@ export function createCredentials(parts: CredentialsParts): Credentials {
 
   const noteSoon = () => {
     const isDue = clock.monotonic() - notedMs >= noteEveryMs;
-    if (isDue && uses.size > 0) noting ??= note().finally(() => (noting = undefined));
+    const hasUses = uses.size > 0 || signInUses.size > 0;
+    if (isDue && hasUses) noting ??= note().finally(() => (noting = undefined));
   };
   const note = async (): Promise<void> => {
     const noted = [...uses];
+    const notedSignIns = [...signInUses];
     uses.clear();
+    signInUses.clear();
     notedMs = clock.monotonic();
+    const statements = [
+      ...(noted.length > 0 ? [noteUses(noted)] : []),
+      ...(notedSignIns.length > 0 ? [nextVersion(), noteSignInUses(notedSignIns)] : []),
+    ];
     try {
-      await database.write([noteUses(noted)], { channels: [], lossy: true });
+      await database.write(statements, { channels: [], lossy: true });
     } catch {
-      // The next note has them, unless the keys were used again.
+      // The next note has them, unless they were used again.
       for (const [keyId, atMs] of noted) if (!uses.has(keyId)) uses.set(keyId, atMs);
+      for (const [id, atMs] of notedSignIns) if (!signInUses.has(id)) signInUses.set(id, atMs);
     }
   };
 
@@ -213,8 +279,22 @@ export function createCredentials(parts: CredentialsParts): Credentials {
     if (isRevoked) return unauthorized("the key was revoked: use another one");
     if (expiresAtMs !== null && clock.now() >= expiresAtMs)
       return unauthorized("the key has expired: use another one");
-    const isStale = readMs === undefined || clock.monotonic() - readMs > staleAfterMs;
-    return isStale ? unavailable() : undefined;
+    return isStale() ? unavailable() : undefined;
+  };
+  const isStale = () => readMs === undefined || clock.monotonic() - readMs > staleAfterMs;
+
+  const refusalOfSignIn = (signIn: StoredSignIn | undefined): FlotillaError | undefined => {
+    // A row that is gone has ended.
+    if (!signIn || signIn.isEnded)
+      return unauthorized("the sign-in has ended: sign in again", { signIn: "ended" });
+    const nowMs = clock.now();
+    if (nowMs >= signIn.expiresAtMs || nowMs - signIn.usedAtMs >= signInTimes.idleMs)
+      return unauthorized("the sign-in has expired: sign in again", { signIn: "expired" });
+    if (signIn.keyId === null) return isStale() ? unavailable() : undefined;
+    const refusal = refusalOf({ kind: "key", keyId: signIn.keyId });
+    if (!hasCode(refusal, "unauthorized")) return refusal;
+    const message = "the sign-in's key was revoked or has expired: sign in with another one";
+    return unauthorized(message, { signIn: "key" });
   };
 
   const refusalOfToken = (
@@ -237,6 +317,7 @@ export function createCredentials(parts: CredentialsParts): Credentials {
   const refusalOf = (credential: Credential): FlotillaError | undefined => {
     start();
     if (credential.kind === "token") return refusalOfToken(credential);
+    if (credential.kind === "sign-in") return refusalOfSignIn(signIns.get(credential.signInId));
     const key = keys.get(credential.keyId);
     // A row that is gone is as good as revoked.
     return key ? refusalOfKey(key) : unauthorized("the key was revoked: use another one");
@@ -249,24 +330,56 @@ export function createCredentials(parts: CredentialsParts): Credentials {
     return key;
   };
 
+  const acceptSignIn = (signIn: StoredSignIn): KnownSignIn => {
+    const refusal = refusalOfSignIn(signIn);
+    if (refusal) throw refusal;
+    const { keyId, isEnded: _ended, usedAtMs: _used, ...known } = signIn;
+    return keyId === null ? known : { ...known, key: keys.get(keyId)! };
+  };
+
+  /** What is known under a hash, or may be after the next read. */
+  const find = <Found>(
+    look: () => Found | undefined,
+  ): Found | undefined | Promise<Found | undefined> => {
+    if (isClosed()) return undefined;
+    const known = look();
+    if (known) return known;
+    start();
+    if (hasFailed) throw unavailable();
+    if (waitingCount >= maxWaiting) return undefined;
+    // It may have been made a moment ago. All that are unknown wait for the same read, which is made anyway.
+    waitingCount++;
+    const reading = readMs === undefined ? first! : (waiting ??= Promise.withResolvers()).promise;
+    return reading.then((isRead) => {
+      const found = look();
+      if (!found && !isRead) throw unavailable();
+      return found;
+    });
+  };
+
   return {
     keyOf(text) {
-      if (!isKeyText(text) || isClosed()) return undefined;
+      if (!isKeyText(text)) return undefined;
       const hash = hashOfKey(text);
-      const known = hashes.get(hash);
-      if (known) return use(known);
-      start();
-      if (hasFailed) throw unavailable();
-      if (waitingCount >= maxWaiting) return undefined;
-      // It may have been made a moment ago. All that are unknown wait for the same read, which is made anyway.
-      waitingCount++;
-      const reading = readMs === undefined ? first! : (waiting ??= Promise.withResolvers()).promise;
-      return reading.then((isRead) => {
-        const found = hashes.get(hash);
-        if (found) return use(found);
-        if (!isRead) throw unavailable();
-        return undefined;
+      return find(() => {
+        const known = hashes.get(hash);
+        return known && use(known);
       });
+    },
+    signInOf(text) {
+      if (!isSecretText(text)) return undefined;
+      const hash = hashOfKey(text);
+      return find(() => {
+        const known = signInHashes.get(hash);
+        return known && acceptSignIn(known);
+      });
+    },
+    useSignIn(signInId) {
+      const signIn = signIns.get(signInId);
+      if (!signIn) return;
+      signIn.usedAtMs = clock.now();
+      signInUses.set(signInId, signIn.usedAtMs);
+      if (signIn.keyId !== null) uses.set(signIn.keyId, signIn.usedAtMs);
     },
     refusalOf,
     watch(credential, onEnd) {
@@ -287,7 +400,7 @@ export function createCredentials(parts: CredentialsParts): Credentials {
       waiting?.resolve(false);
       watches.clear();
       await settledWithin(clock, closeTimeoutMs, noting ?? Promise.resolve());
-      if (uses.size > 0) await settledWithin(clock, closeTimeoutMs, note());
+      if (uses.size > 0 || signInUses.size > 0) await settledWithin(clock, closeTimeoutMs, note());
     },
   };
 }
@@ -312,13 +425,25 @@ function toKnownKey(row: Row): KnownKey {
   };
 }
 
+function toStoredSignIn(row: Row): StoredSignIn {
+  return {
+    signInId: row["sign_in_id"],
+    keyId: row["key_id"],
+    ...(row["binding"] !== null && { binding: row["binding"] as string }),
+    origin: row["origin"],
+    expiresAtMs: Number(row["expires_at"]),
+    isEnded: row["ended_at"] !== null,
+    usedAtMs: Number(row["last_used_at"]),
+  };
+}
+
 /** NUL separates the parts, because no name contains it. */
 function revocationKey(kind: "jti" | "user", tenant: string, subject: string): string {
   return [kind, tenant, subject].join("\0");
 }
 
-function unauthorized(message: string): FlotillaError {
-  return new FlotillaError("unauthorized", message);
+function unauthorized(message: string, details?: { signIn: string }): FlotillaError {
+  return new FlotillaError("unauthorized", message, details && { details });
 }
 
 function unavailable(): FlotillaError {

@@ -23,16 +23,35 @@ export type KeyView = {
   readonly replacedBy: string | null;
 };
 
+/** Whose sign-ins are meant: all of one key, and one by its id. */
+export type SignInOwner = {
+  /** Of a key of the store. */
+  readonly keyId?: string;
+  /** Of a key of the config, by its name and tenant. */
+  readonly keyName?: string;
+  readonly tenant?: string;
+  readonly signInId?: string;
+};
+
 // What finds leaked keys in files and logs looks for this.
 const prefix = "fl_";
 const words = 8;
 const form = new RegExp(`^${prefix}[\\w-]{43}$`);
 
-/** The text of a new key: 256 random bits. */
+/** The text of a new key. */
 export function newKeyText(random: Random): string {
+  return prefix + newSecretText(random);
+}
+
+/** 256 random bits, as 43 characters. */
+export function newSecretText(random: Random): string {
   const bits = Buffer.alloc(words * 4);
   for (let at = 0; at < words; at++) bits.writeUInt32BE(random.uint32(), at * 4);
-  return prefix + bits.toString("base64url");
+  return bits.toString("base64url");
+}
+
+export function isSecretText(text: string): boolean {
+  return /^[\w-]{43}$/.test(text);
 }
 
 export function isKeyText(text: string): boolean {
@@ -40,7 +59,7 @@ export function isKeyText(text: string): boolean {
 }
 
 /**
- * What is stored of a key. It needs no salt and no slow hash, as a password does: nothing can guess 256
+ * What is stored of a key, and of a cookie. It needs no salt and no slow hash, as a password does: nothing can guess 256
  * random bits.
  */
 export function hashOfKey(text: string): string {

@@ -1,12 +1,17 @@
-import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import { isAmong, join, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { Role } from "../protocol/verbs.ts";
+import type { SignInOwner } from "./key.ts";
 
 const keys = table("api_key");
+const signIns = table("sign_in");
 const revocations = table("token_revocation");
 const versions = table("credential_version");
 
 const keyColumns = sql`key_id, name, role, tenant, payloads, created_at, created_by, expires_at,
   last_used_at, revoked_at, replaced_by`;
+
+const signInColumns = sql`sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+  last_used_at, expires_at`;
 
 const revocationColumns = sql`kind, tenant, subject, before_at, expires_at, created_by`;
 
@@ -41,8 +46,24 @@ export type RevocationRow = {
   readonly createdBy: string | null;
 };
 
+export type NewSignInRow = {
+  readonly signInId: string;
+  readonly hash: string;
+  readonly keyId: string | null;
+  readonly binding: string | null;
+  readonly keyName: string;
+  readonly role: string | null;
+  readonly tenant: string | null;
+  /** A list in JSON. */
+  readonly verbs: string;
+  readonly origin: string;
+  readonly address: string | null;
+};
+
+export type SignInTimes = { readonly lifeMs: number; readonly idleMs: number };
+
 /**
- * Begins a change of keys or revocations. Other changes wait for the row until this transaction has ended,
+ * Begins a change of keys, sign-ins or revocations. Other changes wait for the row until this transaction has ended,
  * so that none of them needs another lock.
  */
 export function nextVersion(): Statement {
@@ -183,6 +204,127 @@ export function noteUses(uses: readonly (readonly [keyId: string, atMs: number])
       and (${keys}.last_used_at is null or ${keys}.last_used_at < used.at)`;
 }
 
+/** Stores a sign-in, unless there are too many, of its key or in all. Storing it again changes nothing. */
+export function insertSignIn(
+  row: NewSignInRow,
+  { lifeMs, idleMs }: SignInTimes,
+  { max, maxPerKey }: { readonly max: number; readonly maxPerKey: number },
+): Statement {
+  const made = rows(
+    {
+      sign_in_id: "text",
+      hash: "text",
+      key_id: "text",
+      binding: "text",
+      key_name: "text",
+      role: "text",
+      tenant: "text",
+      verbs: "text",
+      origin: "text",
+      address: "text",
+    },
+    [
+      [
+        row.signInId,
+        row.hash,
+        row.keyId,
+        row.binding,
+        row.keyName,
+        row.role,
+        row.tenant,
+        row.verbs,
+        row.origin,
+        row.address,
+      ],
+    ],
+  );
+  return sql`
+    insert into ${signIns}
+      (sign_in_id, hash, key_id, binding, key_name, role, tenant, verbs, origin, address, created_at,
+        last_used_at, expires_at, version)
+    select made.sign_in_id, made.hash, made.key_id, made.binding, made.key_name, made.role,
+      made.tenant, made.verbs, made.origin, made.address, ${now}, ${now}, ${now} + ${lifeMs}, ${version}
+    from ${made} made
+    where ${fewerThan(signIns, max)} and (
+      select count(*) from ${signIns} same
+      where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
+        and coalesce(same.tenant, '') = coalesce(made.tenant, '')
+        and same.ended_at is null and same.expires_at > ${now}
+        and same.last_used_at > ${now} - ${idleMs}) < ${maxPerKey}
+    on conflict (sign_in_id) do nothing`;
+}
+
+/** Ends a sign-in. */
+export function endSignIn(signInId: string, owner: SignInOwner | undefined): Statement {
+  return sql`
+    update ${signIns} set ended_at = ${now}, version = ${version}
+    where sign_in_id = ${signInId} and ended_at is null and ${isOwned(owner)}`;
+}
+
+/** Ends the sign-in of a cookie. */
+export function endSignInByHash(hash: string): Statement {
+  return sql`
+    update ${signIns} set ended_at = ${now}, version = ${version}
+    where hash = ${hash} and ended_at is null`;
+}
+
+/** Conditions of entries in the audit. */
+export function signInExists(signInId: string): Statement {
+  return sql`from ${signIns} where sign_in_id = ${signInId}`;
+}
+
+export function signInIsOpen(signInId: string): Statement {
+  return sql`from ${signIns} where sign_in_id = ${signInId} and ended_at is null`;
+}
+
+/** Deletes sign-ins that have ended so long ago that every server has seen it. */
+export function pruneSignIns(olderMs: number, { idleMs }: SignInTimes): Statement {
+  return sql`
+    delete from ${signIns}
+    where ended_at < ${now} - ${olderMs} or expires_at < ${now} - ${olderMs}
+      or last_used_at < ${now} - ${idleMs + olderMs}`;
+}
+
+export function readSignIn(signInId: string, owner: SignInOwner | undefined): Statement {
+  return sql`
+    select ${signInColumns} from ${signIns}
+    where sign_in_id = ${signInId} and ${isOwned(owner)}`;
+}
+
+/** Those that count, the newest first. */
+export function listSignIns(
+  owner: SignInOwner | undefined,
+  { idleMs }: SignInTimes,
+  before: string | undefined,
+  count: number,
+): Statement {
+  const earlier = before === undefined ? sql`` : sql`and sign_in_id < ${before}`;
+  return sql`
+    select ${signInColumns} from ${signIns}
+    where ended_at is null and expires_at > ${now} and last_used_at > ${now} - ${idleMs}
+      and ${isOwned(owner)} ${earlier}
+    order by sign_in_id desc ${limit(count)}`;
+}
+
+/** What servers need to know of sign-ins that have changed since a version. */
+export function signInsSince(seen: number): Statement {
+  return sql`
+    select sign_in_id, hash, key_id, binding, origin, last_used_at, expires_at, ended_at
+    from ${signIns} where version > ${seen}`;
+}
+
+/** Notes when sign-ins were last used. Other servers need to see it, or they would take them for idle. */
+export function noteSignInUses(
+  uses: readonly (readonly [signInId: string, atMs: number])[],
+): Statement {
+  const used = rows({ sign_in_id: "text", at: "integer" }, uses);
+  return sql`
+    update ${signIns} set last_used_at = used.at, version = ${version}
+    from ${used} used
+    where ${signIns}.sign_in_id = used.sign_in_id and ${signIns}.last_used_at < used.at
+      and ${signIns}.ended_at is null`;
+}
+
 /** Stores a revocation, or extends the one that is there, unless there are too many. */
 export function insertRevocation(row: RevocationRow, maxRows: number): Statement {
   const made = rows(
@@ -244,6 +386,23 @@ export function revocationsSince(seen: number): Statement {
   return sql`
     select kind, tenant, subject, before_at, expires_at from ${revocations}
     where version > ${seen}`;
+}
+
+/** A key owns what was made with it; without an owner all are meant. */
+function isOwned(owner: SignInOwner | undefined): Statement {
+  if (!owner) return sql`1 = 1`;
+  const { keyId, keyName, tenant, signInId } = owner;
+  const conditions = [
+    ...(keyId === undefined ? [] : [sql`key_id = ${keyId}`]),
+    ...(keyName === undefined
+      ? []
+      : [
+          sql`(key_id is null and key_name = ${keyName}
+            and coalesce(tenant, '') = ${tenant ?? ""})`,
+        ]),
+    ...(signInId === undefined ? [] : [sql`sign_in_id = ${signInId}`]),
+  ];
+  return conditions.length === 0 ? sql`1 = 0` : sql`(${join(conditions, " or ")})`;
 }
 
 function fewerThan(counted: ReturnType<typeof table>, max: number): Statement {

@@ -14,6 +14,7 @@ import { createRuns, type Runs } from "../flows/runs.ts";
 import { createCredentials, type Credentials } from "../keys/credentials.ts";
 import { createKeys, type Keys } from "../keys/keys.ts";
 import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
+import { createSignIns, type SignIns } from "../keys/sign-ins.ts";
 import { storedPods } from "../pods/pods.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
@@ -75,6 +76,8 @@ export type Flotilla = TaskShortcuts & {
   readonly agents: StoredAgents;
   /** Keys in the store, which servers accept beside those of their config. */
   readonly keys: Keys;
+  /** Browsers that have signed in to a server with a key. */
+  readonly signIns: SignIns;
   /** Users' tokens that servers refuse before they expire. */
   readonly tokens: TokenRevocations;
   /** Keys and revocations as servers check them. */
@@ -203,6 +206,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     audit: createAudit(parts),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
     keys: createKeys(parts),
+    signIns: createSignIns(parts),
     tokens: createRevocations(parts),
     credentials,
     sessions: createSessions(sessionService),

@@ -270,7 +270,7 @@ function checkPage(prefix: string, folder: unknown): void {
     throw invalid(
       `server.pages: ${JSON.stringify(prefix)} isn't a path like /chat, of letters, digits, _ and -`,
     );
-  if (/^\/(?:v\d+|metrics|health)(?:\/|$)/.test(prefix))
+  if (/^\/(?:v\d+|metrics|health|sign-in|sign-out)(?:\/|$)/.test(prefix))
     throw invalid(
       `server.pages: ${prefix} is used by the server's own routes: choose another path`,
     );

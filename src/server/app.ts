@@ -22,6 +22,7 @@ import { mountPages, type StaticPage } from "./pages.ts";
 import { createReadiness } from "./readiness.ts";
 import { mount, type Route } from "./route.ts";
 import { createSerializer, type Serializer } from "./serializer.ts";
+import { mountSignIn, signInPath, signOutPath } from "./sign-in/sign-in.ts";
 import { agentRoutes } from "./api/agents.ts";
 import { bulkRoutes, taskRoutes } from "./api/tasks.ts";
 import { deadLetterRoutes } from "./api/dead-letters.ts";
@@ -31,6 +32,7 @@ import { limitRoutes } from "./api/limits.ts";
 import { homeRoutes } from "./home/home.ts";
 import { runRoutes } from "./api/runs.ts";
 import { scheduleRoutes } from "./api/schedules.ts";
+import { signInRoutes } from "./api/access/sign-ins.ts";
 import { sessionStreamRoutes } from "./api/session-streams.ts";
 import { sessionRoutes } from "./api/sessions.ts";
 import { throttleRoutes } from "./api/throttles.ts";
@@ -124,12 +126,19 @@ export function createApp(parts: AppParts): Hono {
   });
 
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
-  app.use("/", admission.either);
+  for (const path of ["/", signInPath, signOutPath]) app.use(path, admission.either);
   app.use("/metrics", admission.known);
   app.use("/v1/*", admission.known);
   const pagePaths = (parts.pages ?? []).map(({ prefix }) => prefix);
   const routes = [
-    ...homeRoutes({ flotilla, machines: parts.machines, pagePaths, clock, log }),
+    ...homeRoutes({
+      flotilla,
+      machines: parts.machines,
+      pagePaths,
+      signInPath: authenticator.isOpen ? undefined : signInPath,
+      clock,
+      log,
+    }),
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
     ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
@@ -140,6 +149,7 @@ export function createApp(parts: AppParts): Hono {
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
     ...keyRoutes({ flotilla }),
+    ...signInRoutes({ flotilla }),
     ...sessionRoutes({ sessions, members, maxBytes }),
     ...sessionStreamRoutes({
       sessions,
@@ -154,6 +164,7 @@ export function createApp(parts: AppParts): Hono {
   ];
   const mounted = { serializer, isStopping: parts.isStopping, pageSemaphore };
   for (const each of routes) mount(app, each, mounted);
+  mountSignIn(app, { flotilla, authenticator, isStopping: parts.isStopping, clock });
   return app;
 }
 

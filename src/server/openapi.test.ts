@@ -124,7 +124,8 @@ describe("the OpenAPI document", () => {
 
   test("has every route that is registered, and no other", () => {
     const registered = app.routes
-      .filter(({ method }) => method !== "ALL")
+      // The pages of the sign-in are for people.
+      .filter(({ method, path }) => method !== "ALL" && !path.startsWith("/sign-"))
       .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`);
     const told = operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
     expect(told.toSorted()).toEqual(registered.toSorted());
@@ -289,6 +290,16 @@ describe("what routes answer", () => {
     await post(`/v1/keys/${key.keyId}/rotate`, { overlapMs: 0 });
     await ask("delete", `/v1/keys/${key.keyId}`);
     await ask("get", "/v1/keys");
+    const { signIn } = await flotilla.signIns.create({
+      keyName: "ci",
+      role: "viewer",
+      tenant: null,
+      verbs: ["fleet:read"],
+      origin: "https://ops.example",
+      address: "10.0.0.1",
+    });
+    await ask("get", "/v1/sign-ins");
+    await ask("delete", `/v1/sign-ins/${signIn.signInId}`);
     await post("/v1/tokens/revocations", { jti: "one" });
     await post("/v1/tokens/revocations", { user: "ada" });
     await ask("get", "/v1/tokens/revocations");
@@ -340,6 +351,7 @@ describe("what routes answer", () => {
       ["post", "/v1/keys", { name: "ci", role: "admin", tenant: "a" }, "invalid_option"],
       ["delete", "/v1/keys/none", undefined, "not_found"],
       ["post", "/v1/keys/none/rotate", undefined, "not_found"],
+      ["delete", "/v1/sign-ins/none", undefined, "not_found"],
       ["post", "/v1/tokens/revocations", { jti: "a", expiresAtMs: 1 }, "invalid_option"],
       ["get", "/v1/runs?status=done", undefined, "invalid_option"],
       ["get", "/v1/runs/none", undefined, "not_found"],

@@ -7,6 +7,7 @@ import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
 import { keySpecs } from "./api/access/keys.schema.ts";
 import { limitSpecs } from "./api/limits.schema.ts";
+import { signInSpecs } from "./api/access/sign-ins.schema.ts";
 import { runSpecs } from "./api/runs.schema.ts";
 import { scheduleSpecs } from "./api/schedules.schema.ts";
 import { documented, named, type RouteSpec } from "./api/schema.ts";
@@ -219,5 +220,6 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(sessionSpecs),
   ...Object.values(turnSpecs),
   ...Object.values(keySpecs),
+  ...Object.values(signInSpecs),
   ...Object.values(fleetSpecs),
 ];

@@ -92,6 +92,8 @@ const routes: Record<string, Level> = {
   rotateKey: "admin",
   listRevocations: "admin",
   revokeTokens: "admin",
+  listSignIns: "read",
+  endSignIn: "read",
   createSession: "own sessions",
   listSessions: "read",
   getSession: "read",

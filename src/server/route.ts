@@ -124,7 +124,7 @@ export function mount(
 const actorKinds = { server: "key", user: "user", local: "local" } as const;
 
 /** The caller of a request as the audit names it, with the id that it gave its act. */
-function actorIn(c: Context): Actor {
+export function actorIn(c: Context): Actor {
   const caller: Caller & { readonly role?: string } = callerOf(c);
   const { kind, tenant, user, keyId, keyName, role } = caller;
   const address = addressIn(c);

@@ -1,6 +1,6 @@
 import { defaultNow, index, keyText, sql, type Statement, table } from "./sql.ts";
 
-/** The tables of who may call: keys, and tokens that are refused before they expire. */
+/** The tables of who may call: keys, browsers that have signed in, and tokens that are refused early. */
 export const credentials: readonly Statement[] = [
   // Keys of callers. The text of a key is in no row: `hash` is its SHA-256 in hexadecimal.
   sql`create table ${table("api_key")} (
@@ -37,7 +37,33 @@ export const credentials: readonly Statement[] = [
     primary key (kind, tenant, subject)
   )`,
   sql`create index ${index("token_revocation_version")} on ${table("token_revocation")} (version)`,
-  // Counts the changes of both tables. A change locks the row first, so that versions are committed in
+  // Browsers that have signed in with a key. The text of the cookie is in no row: `hash` is its SHA-256 in
+  // hexadecimal.
+  sql`create table ${table("sign_in")} (
+    sign_in_id ${keyText} primary key not null,
+    hash ${keyText} not null,
+    -- The key of the store that it was made with; null for a key of a config.
+    key_id ${keyText},
+    -- Proves to a server which key of its config it was made with, given the cookie.
+    binding text,
+    key_name ${keyText} not null,
+    role text,
+    tenant ${keyText},
+    -- A list in JSON.
+    verbs text not null,
+    -- The only address at which it counts, such as https://ops.example.
+    origin text not null,
+    address text,
+    created_at bigint not null default (${defaultNow}),
+    -- Written once a minute while it is used.
+    last_used_at bigint not null,
+    expires_at bigint not null,
+    ended_at bigint,
+    version bigint not null
+  )`,
+  sql`create unique index ${index("sign_in_hash")} on ${table("sign_in")} (hash)`,
+  sql`create index ${index("sign_in_version")} on ${table("sign_in")} (version)`,
+  // Counts the changes of these tables. A change locks the row first, so that versions are committed in
   // order, and a server that has seen one has seen all before it.
   sql`create table ${table("credential_version")} (
     id integer primary key not null,

@@ -476,5 +476,9 @@ export const migrations: readonly Migration[] = [
   // A pod of the version before would claim tasks that only a later version of their code may continue.
   { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
   // What operators do through a pod of the version before would leave no entry.
-  { name: "keys, revocations and the audit", needs: 5, statements: [...credentials, ...audit] },
+  {
+    name: "keys, sign-ins, revocations and the audit",
+    needs: 5,
+    statements: [...credentials, ...audit],
+  },
 ];

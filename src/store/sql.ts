@@ -23,6 +23,7 @@ export type TableName =
   | "schedule"
   | "session"
   | "session_user"
+  | "sign_in"
   | "step_journal"
   | "task_event"
   | "task_limit"

@@ -5,11 +5,15 @@ import { part } from "../parts.ts";
 /** A page takes as long as the machine is busy. */
 export const patienceMs = 60_000;
 
-export async function launch(): Promise<Browser> {
+export async function launch(more: readonly string[] = []): Promise<Browser> {
   return chromium.launch({
     executablePath: part("chromium"),
     // Its sandbox doesn't work for root, and containers have little shared memory.
-    args: [...(process.getuid?.() === 0 ? ["--no-sandbox"] : []), "--disable-dev-shm-usage"],
+    args: [
+      ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+      "--disable-dev-shm-usage",
+      ...more,
+    ],
     timeout: patienceMs,
   });
 }

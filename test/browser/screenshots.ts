@@ -1,18 +1,19 @@
-// `npm run screenshots`: pictures of the chat for the docs, as it is now.
+// `npm run screenshots`: pictures of the chat and of the sign-in for the docs, as they are now.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Browser, BrowserContextOptions } from "playwright-core";
 import { root } from "../../build/entries.ts";
 import { makeBuild } from "../make-build.ts";
+import { startTestServer } from "../../src/server/contract/test-server.ts";
 import { launch, leave, openContext } from "./browser.ts";
 import { openChat } from "./chat-page.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
 
 const wide = { width: 1_080, height: 800 };
-const pictures: Record<string, BrowserContextOptions> = {
-  "chat-light": { viewport: wide, colorScheme: "light" },
-  "chat-dark": { viewport: wide, colorScheme: "dark" },
-  "chat-phone": {
+const looks: Record<string, BrowserContextOptions> = {
+  light: { viewport: wide, colorScheme: "light" },
+  dark: { viewport: wide, colorScheme: "dark" },
+  phone: {
     viewport: { width: 390, height: 760 },
     colorScheme: "light",
     isMobile: true,
@@ -21,19 +22,45 @@ const pictures: Record<string, BrowserContextOptions> = {
 };
 const folder = join(root, "docs/images");
 
-await makeBuild();
-await using server = await startChatServer();
+mkdirSync(folder, { recursive: true });
 const browser = await launch();
 try {
-  await talk(browser, server);
-  mkdirSync(folder, { recursive: true });
-  for (const [name, options] of Object.entries(pictures)) {
-    const path = join(folder, `${name}.png`);
-    writeFileSync(path, await picture(browser, server, options));
-    console.log(path);
-  }
+  await takeSignIn(browser);
+  await takeChat(browser);
 } finally {
   await browser.close();
+}
+
+function keep(name: string, taken: Uint8Array): void {
+  const path = join(folder, `${name}.png`);
+  writeFileSync(path, taken);
+  console.log(path);
+}
+
+async function takeChat(inBrowser: Browser): Promise<void> {
+  await makeBuild();
+  await using server = await startChatServer();
+  await talk(inBrowser, server);
+  for (const [look, options] of Object.entries(looks))
+    keep(`chat-${look}`, await picture(inBrowser, server, options));
+}
+
+/** The form, and what it says to a wrong key. */
+async function takeSignIn(inBrowser: Browser): Promise<void> {
+  await using server = await startTestServer({ server: { keys: "store" } });
+  for (const [look, options] of Object.entries(looks)) {
+    const viewport = { width: options.viewport!.width, height: 560 };
+    const ada = await openContext(inBrowser, { ...options, viewport, locale: "en-GB" });
+    const page = await ada.context.newPage();
+    await page.goto(`${server.url}/sign-in`);
+    const shot = () => page.screenshot({ animations: "disabled", caret: "hide" });
+    keep(`sign-in-${look}`, await shot());
+    await page.getByLabel("Key").fill("a-key-that-no-server-has");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    keep(`sign-in-refused-${look}`, await shot());
+    await leave(ada);
+  }
 }
 
 /** Writes what the pictures show: a task in progress and a call that waits for an approval. */

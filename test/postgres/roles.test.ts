@@ -116,7 +116,7 @@ describe("the documented roles", () => {
     ["flotilla_producers", "insert into flotilla.pod (pod_id) values ('me')"],
     ["flotilla_producers", "insert into flotilla.bus_message values ('pod', 'me', 1, '[]')"],
     ["flotilla_producers", "insert into flotilla.api_key select * from flotilla.api_key"],
-    ...["api_key", "token_revocation"].map(reading),
+    ...["api_key", "sign_in", "token_revocation"].map(reading),
     ...["audit", "agent", "session_log", "bus_secret", "bus_message", "message"].map(reading),
     ...["session", "session_user", "task_signal", "throttle", "turn_checkpoint"].map(reading),
   ])("don't let %s %s", async (role, text) => {

@@ -73,6 +73,82 @@ where flotilla.api_key.key_id = used.key_id
   and (flotilla.api_key.last_used_at is null or flotilla.api_key.last_used_at < used.at)
 -- values: ["{\"key-1\"}","{5}"]
 
+-- src/keys/sql.ts: insertSignIn
+insert into flotilla.sign_in
+  (sign_in_id, hash, key_id, binding, key_name, role, tenant, verbs, origin, address, created_at,
+    last_used_at, expires_at, version)
+select made.sign_in_id, made.hash, made.key_id, made.binding, made.key_name, made.role,
+  made.tenant, made.verbs, made.origin, made.address, now_ms(), now_ms(), now_ms() + $1, (select version from flotilla.credential_version where id = 1)
+from (select sign_in_id collate "C" as sign_in_id, hash collate "C" as hash, key_id collate "C" as key_id, binding collate "C" as binding, key_name collate "C" as key_name, role collate "C" as role, tenant collate "C" as tenant, verbs collate "C" as verbs, origin collate "C" as origin, address collate "C" as address from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[]) as each_row (sign_in_id, hash, key_id, binding, key_name, role, tenant, verbs, origin, address)) made
+where (select count(*) from (select 1 from flotilla.sign_in limit cast($12 as integer)) counted) < $13 and (
+  select count(*) from flotilla.sign_in same
+  where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
+    and coalesce(same.tenant, '') = coalesce(made.tenant, '')
+    and same.ended_at is null and same.expires_at > now_ms()
+    and same.last_used_at > now_ms() - $14) < $15
+on conflict (sign_in_id) do nothing
+-- values: [720000,"{\"sign-in-1\"}","{\"89ab\"}","{\"key-1\"}","{null}","{\"ci\"}","{\"operator\"}","{null}","{\"[]\"}","{\"https://ops.example\"}","{\"10.0.0.1\"}",100,100,60000,10]
+
+-- src/keys/sql.ts: endSignIn
+update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)
+where sign_in_id = $1 and ended_at is null and 1 = 1
+-- values: ["sign-in-1"]
+
+update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)
+where sign_in_id = $1 and ended_at is null and (key_id = $2 or (key_id is null and key_name = $3
+        and coalesce(tenant, '') = $4) or sign_in_id = $5)
+-- values: ["sign-in-1","key-1","ci","acme","sign-in-1"]
+
+-- src/keys/sql.ts: endSignInByHash
+update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)
+where hash = $1 and ended_at is null
+-- values: ["89ab"]
+
+-- src/keys/sql.ts: pruneSignIns
+delete from flotilla.sign_in
+where ended_at < now_ms() - $1 or expires_at < now_ms() - $2
+  or last_used_at < now_ms() - $3
+-- values: [60000,60000,120000]
+
+-- src/keys/sql.ts: readSignIn
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla.sign_in
+  where sign_in_id = $1 and 1 = 1
+-- values: ["sign-in-1"]
+
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla.sign_in
+  where sign_in_id = $1 and 1 = 0
+-- values: ["sign-in-1"]
+
+-- src/keys/sql.ts: listSignIns
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla.sign_in
+  where ended_at is null and expires_at > now_ms() and last_used_at > now_ms() - $1
+    and 1 = 1
+  order by sign_in_id desc limit cast($2 as integer)
+-- values: [60000,50]
+
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla.sign_in
+  where ended_at is null and expires_at > now_ms() and last_used_at > now_ms() - $1
+    and (key_id = $2 or (key_id is null and key_name = $3
+          and coalesce(tenant, '') = $4) or sign_in_id = $5) and sign_in_id < $6
+  order by sign_in_id desc limit cast($7 as integer)
+-- values: [60000,"key-1","ci","acme","sign-in-1","sign-in-1",50]
+
+-- src/keys/sql.ts: signInsSince
+select sign_in_id, hash, key_id, binding, origin, last_used_at, expires_at, ended_at
+from flotilla.sign_in where version > $1
+-- values: [3]
+
+-- src/keys/sql.ts: noteSignInUses
+update flotilla.sign_in set last_used_at = used.at, version = (select version from flotilla.credential_version where id = 1)
+from (select sign_in_id collate "C" as sign_in_id, at from unnest($1::text[], $2::bigint[]) as each_row (sign_in_id, at)) used
+where flotilla.sign_in.sign_in_id = used.sign_in_id and flotilla.sign_in.last_used_at < used.at
+  and flotilla.sign_in.ended_at is null
+-- values: ["{\"sign-in-1\"}","{5}"]
+
 -- src/keys/sql.ts: insertRevocation
 insert into flotilla.token_revocation
   (kind, tenant, subject, before_at, expires_at, created_by, version)

@@ -73,6 +73,82 @@ where flotilla_api_key.key_id = used.key_id
   and (flotilla_api_key.last_used_at is null or flotilla_api_key.last_used_at < used.at)
 -- values: ["[[\"key-1\",5]]"]
 
+-- src/keys/sql.ts: insertSignIn
+insert into flotilla_sign_in
+  (sign_in_id, hash, key_id, binding, key_name, role, tenant, verbs, origin, address, created_at,
+    last_used_at, expires_at, version)
+select made.sign_in_id, made.hash, made.key_id, made.binding, made.key_name, made.role,
+  made.tenant, made.verbs, made.origin, made.address, now_ms(), now_ms(), now_ms() + ?, (select version from flotilla_credential_version where id = 1)
+from (select value ->> 0 as sign_in_id, value ->> 1 as hash, value ->> 2 as key_id, value ->> 3 as binding, value ->> 4 as key_name, value ->> 5 as role, value ->> 6 as tenant, value ->> 7 as verbs, value ->> 8 as origin, value ->> 9 as address from jsonb_each(?)) made
+where (select count(*) from (select 1 from flotilla_sign_in limit cast(? as integer)) counted) < ? and (
+  select count(*) from flotilla_sign_in same
+  where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
+    and coalesce(same.tenant, '') = coalesce(made.tenant, '')
+    and same.ended_at is null and same.expires_at > now_ms()
+    and same.last_used_at > now_ms() - ?) < ?
+on conflict (sign_in_id) do nothing
+-- values: [720000,"[[\"sign-in-1\",\"89ab\",\"key-1\",null,\"ci\",\"operator\",null,\"[]\",\"https://ops.example\",\"10.0.0.1\"]]",100,100,60000,10]
+
+-- src/keys/sql.ts: endSignIn
+update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)
+where sign_in_id = ? and ended_at is null and 1 = 1
+-- values: ["sign-in-1"]
+
+update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)
+where sign_in_id = ? and ended_at is null and (key_id = ? or (key_id is null and key_name = ?
+        and coalesce(tenant, '') = ?) or sign_in_id = ?)
+-- values: ["sign-in-1","key-1","ci","acme","sign-in-1"]
+
+-- src/keys/sql.ts: endSignInByHash
+update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)
+where hash = ? and ended_at is null
+-- values: ["89ab"]
+
+-- src/keys/sql.ts: pruneSignIns
+delete from flotilla_sign_in
+where ended_at < now_ms() - ? or expires_at < now_ms() - ?
+  or last_used_at < now_ms() - ?
+-- values: [60000,60000,120000]
+
+-- src/keys/sql.ts: readSignIn
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla_sign_in
+  where sign_in_id = ? and 1 = 1
+-- values: ["sign-in-1"]
+
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla_sign_in
+  where sign_in_id = ? and 1 = 0
+-- values: ["sign-in-1"]
+
+-- src/keys/sql.ts: listSignIns
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla_sign_in
+  where ended_at is null and expires_at > now_ms() and last_used_at > now_ms() - ?
+    and 1 = 1
+  order by sign_in_id desc limit cast(? as integer)
+-- values: [60000,50]
+
+  select sign_in_id, key_id, key_name, role, tenant, verbs, origin, address, created_at,
+last_used_at, expires_at from flotilla_sign_in
+  where ended_at is null and expires_at > now_ms() and last_used_at > now_ms() - ?
+    and (key_id = ? or (key_id is null and key_name = ?
+          and coalesce(tenant, '') = ?) or sign_in_id = ?) and sign_in_id < ?
+  order by sign_in_id desc limit cast(? as integer)
+-- values: [60000,"key-1","ci","acme","sign-in-1","sign-in-1",50]
+
+-- src/keys/sql.ts: signInsSince
+select sign_in_id, hash, key_id, binding, origin, last_used_at, expires_at, ended_at
+from flotilla_sign_in where version > ?
+-- values: [3]
+
+-- src/keys/sql.ts: noteSignInUses
+update flotilla_sign_in set last_used_at = used.at, version = (select version from flotilla_credential_version where id = 1)
+from (select value ->> 0 as sign_in_id, value ->> 1 as at from jsonb_each(?)) used
+where flotilla_sign_in.sign_in_id = used.sign_in_id and flotilla_sign_in.last_used_at < used.at
+  and flotilla_sign_in.ended_at is null
+-- values: ["[[\"sign-in-1\",5]]"]
+
 -- src/keys/sql.ts: insertRevocation
 insert into flotilla_token_revocation
   (kind, tenant, subject, before_at, expires_at, created_by, version)

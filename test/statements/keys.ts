@@ -18,6 +18,20 @@ const rotation = {
   createdBy: "ada",
   overlapMs: 60_000,
 };
+const signIn = {
+  signInId: "sign-in-1",
+  hash: "89ab",
+  keyId: "key-1",
+  binding: null,
+  keyName: "ci",
+  role: "operator",
+  tenant: null,
+  verbs: "[]",
+  origin: "https://ops.example",
+  address: "10.0.0.1",
+};
+const owner = { keyId: "key-1", keyName: "ci", tenant: "acme", signInId: "sign-in-1" };
+const times = { lifeMs: 720_000, idleMs: 60_000 };
 const revocation = {
   kind: "user",
   tenant: "default",
@@ -43,6 +57,19 @@ export const keyStatements: RoomStatements = {
     listKeys: () => [keys.listKeys(undefined, 50), keys.listKeys("key-1", 50)],
     keysSince: () => keys.keysSince(3),
     noteUses: () => keys.noteUses([["key-1", 5]]),
+    insertSignIn: () => keys.insertSignIn(signIn, times, { max: 100, maxPerKey: 10 }),
+    endSignIn: () => [keys.endSignIn("sign-in-1", undefined), keys.endSignIn("sign-in-1", owner)],
+    endSignInByHash: () => keys.endSignInByHash("89ab"),
+    signInExists: noStatement,
+    signInIsOpen: noStatement,
+    pruneSignIns: () => keys.pruneSignIns(60_000, times),
+    readSignIn: () => [keys.readSignIn("sign-in-1", undefined), keys.readSignIn("sign-in-1", {})],
+    listSignIns: () => [
+      keys.listSignIns(undefined, times, undefined, 50),
+      keys.listSignIns(owner, times, "sign-in-1", 50),
+    ],
+    signInsSince: () => keys.signInsSince(3),
+    noteSignInUses: () => keys.noteSignInUses([["sign-in-1", 5]]),
     insertRevocation: () => keys.insertRevocation(revocation, 100),
     pruneRevocations: () => keys.pruneRevocations(),
     readRevocation: () => keys.readRevocation(revocation),

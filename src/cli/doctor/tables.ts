@@ -21,6 +21,7 @@ const secretTables = [
   "message",
   "session",
   "session_user",
+  "sign_in",
   "turn_checkpoint",
 ];
 

@@ -9,15 +9,17 @@ import { migrate } from "../../store/migrate.ts";
 import { type Credentials, createCredentials } from "../credentials.ts";
 import { createKeys, type Keys } from "../keys.ts";
 import { createRevocations, type TokenRevocations } from "../revocations.ts";
+import { createSignIns, type SignIns } from "../sign-ins.ts";
 
 const waitLimitMs = 30_000;
-const tables = ["api_key", "token_revocation", "credential_version", "audit"] as const;
+const tables = ["api_key", "sign_in", "token_revocation", "credential_version", "audit"] as const;
 
 /** A store without keys before each test, and servers on it whose time is in hand. */
 export function openKeys(kind: StoreKind) {
   let store: OpenStore;
   let clock: MovableClock;
   let keys: Keys;
+  let signIns: SignIns;
   let tokens: TokenRevocations;
   let opened: Credentials[] = [];
   beforeAll(async () => {
@@ -33,6 +35,7 @@ export function openKeys(kind: StoreKind) {
     // A store whose clock can't be moved has the machine's, which expiry is compared with.
     clock = store.clock ?? movableClock(Date.now());
     keys = keysOn(store.database);
+    signIns = signInsOn(store.database);
     tokens = createRevocations(partsOf(store.database));
   });
   afterEach(async () => {
@@ -47,6 +50,7 @@ export function openKeys(kind: StoreKind) {
     ids: uuidv7(clock, systemRandom),
   });
   const keysOn = (database: Database) => createKeys(partsOf(database));
+  const signInsOn = (database: Database) => createSignIns(partsOf(database));
 
   return {
     get store() {
@@ -61,10 +65,14 @@ export function openKeys(kind: StoreKind) {
     get keys() {
       return keys;
     },
+    get signIns() {
+      return signIns;
+    },
     get tokens() {
       return tokens;
     },
     keysOn,
+    signInsOn,
 
     /** What a server on the store knows. It is closed after the test. */
     async serve(database: Database = store.database): Promise<Credentials> {

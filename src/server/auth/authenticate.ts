@@ -1,13 +1,14 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { type Random, systemRandom } from "../../base/random.ts";
 import type { Credential, Credentials, KnownKey } from "../../keys/credentials.ts";
 import { type Role, sessionVerbs, type Verb, verbs, verbsOfRole } from "../../protocol/verbs.ts";
 import type { ApiKey, LoginHook, ServerConfig, TokenConfig } from "../../runtime/server-config.ts";
 import { type Caller, requireName, nameInHeader } from "./caller.ts";
+import { checkCookieRequest, cookiesIn, hostRefusal, isSecureOrigin } from "./cookie.ts";
 import { createLogin } from "./login.ts";
 import { checkLocal } from "./origins.ts";
 
@@ -43,6 +44,18 @@ export type AuthRequest = {
   method?: string | undefined;
   /** The address that was requested, or its path. */
   url?: string | undefined;
+  /** It asks for a socket. */
+  isSocket?: boolean | undefined;
+};
+
+/** The sign-in of a request's cookie. */
+export type SignInFound = {
+  readonly signInId: string;
+  /** The address at which it counts. */
+  readonly origin: string;
+  readonly expiresAtMs: number;
+  /** The text of the cookie. */
+  readonly text: string;
 };
 
 export type Authenticator = {
@@ -52,6 +65,14 @@ export type Authenticator = {
   refusalOf(caller: Caller): FlotillaError | undefined;
   /** Calls back once, when the caller's credential is revoked or has ended. The returned function ends it. */
   watch(caller: Caller, onEnd: (refusal: FlotillaError) => void): () => void;
+  /** A request that came in another way, such as a frame, shows that the caller's sign-in isn't idle. */
+  use(caller: Caller): void;
+  /** The sign-in whose cookie a request has, whatever it is for; undefined where none counts. */
+  signIn(authRequest: AuthRequest): Promise<SignInFound | undefined>;
+  /** Proves which key of the config a sign-in was made with, given its cookie. Undefined for other keys. */
+  bindingOf(caller: Caller): ((text: string) => string) | undefined;
+  /** Programs on this machine need no credentials. */
+  readonly isOpen: boolean;
   readonly tickets: Tickets;
   /** Settles when tokens can be verified; rejects where they never can, as with an invalid JWKS. */
   readonly ready: Promise<unknown>;
@@ -76,6 +97,26 @@ type KeyHolder = {
   readonly credential?: Credential;
 };
 
+type CookieAnswer =
+  | {
+      readonly signIn: SignInFound;
+      readonly holder: KeyHolder;
+      /** Of a key in the store. */
+      readonly keyId: string | undefined;
+    }
+  | { readonly signIn?: undefined; readonly refusal: FlotillaError | undefined };
+
+type Keyring = {
+  /** The holder of a key. */
+  holderOf(presented: string): KeyHolder | undefined;
+  /**
+   * Proves which key a sign-in was made with, given the text of its cookie. What is stored says nothing
+   * about the key without that text, which isn't stored.
+   */
+  binding(keyId: string): ((text: string) => string) | undefined;
+  boundTo(text: string, binding: string | undefined): KeyHolder | undefined;
+};
+
 const administrator: KeyHolder = { role: "admin", verbs: new Set(verbs) };
 const ticketTtlMs = 30_000;
 // More sockets than a user's browser ever opens at once.
@@ -92,7 +133,7 @@ export function createAuthenticator(
   { apiKeys, tokens, login, keys, origins = [] }: AcceptedCredentials,
   { clock, random = systemRandom, log = silentLogger, credentials }: AuthenticatorParts,
 ): Authenticator {
-  const holderOf = createKeyring(apiKeys);
+  const keyring = createKeyring(apiKeys);
   // Loaded only where tokens are configured, because the JWT library takes a while to load.
   const verifier =
     tokens && import("./tokens.ts").then((loaded) => loaded.createTokenVerifier(tokens, clock));
@@ -110,10 +151,59 @@ export function createAuthenticator(
     return caller;
   };
 
+  /** The sign-in of a cookie with its key; else why there is none, where a cookie was meant as one. */
+  const signInIn = async (authRequest: AuthRequest): Promise<CookieAnswer> => {
+    let refusal: FlotillaError | undefined;
+    for (const { text, isSecure } of cookiesIn(authRequest)) {
+      try {
+        const known = await credentials?.signInOf(text);
+        if (!known || isSecureOrigin(known.origin) !== isSecure) continue;
+        refusal = hostRefusal(authRequest, known.origin);
+        if (refusal) continue;
+        const { key, binding, ...signIn } = known;
+        const holder = key ? holderOfStored(key) : keyring.boundTo(text, binding);
+        if (holder) return { signIn: { ...signIn, text }, holder, keyId: key?.keyId };
+        refusal = new FlotillaError(
+          "unauthorized",
+          "the sign-in's key is no longer in the config: sign in again",
+          { details: { signIn: "key" } },
+        );
+      } catch (error) {
+        if (!hasCode(error, "unauthorized")) throw error;
+        refusal = error;
+      }
+    }
+    return { refusal };
+  };
+
+  const callerOfSignIn = async (
+    authRequest: AuthRequest,
+  ): Promise<Caller | FlotillaError | undefined> => {
+    const found = await signInIn(authRequest);
+    if (!found.signIn) return found.refusal;
+    const { signIn, holder, keyId } = found;
+    checkCookieRequest(authRequest, signIn.origin);
+    const { signInId } = signIn;
+    credentials?.useSignIn(signInId);
+    const credential = {
+      kind: "sign-in",
+      signInId,
+      ...(keyId !== undefined && { keyId }),
+    } as const;
+    return callerOfKey({ ...holder, credential }, "server", authRequest);
+  };
+
   return {
     tickets,
     ready,
+    isOpen,
     refusalOf,
+    use({ credential }) {
+      if (credential?.kind === "sign-in") credentials?.useSignIn(credential.signInId);
+    },
+    signIn: async (authRequest) => (await signInIn(authRequest)).signIn,
+    bindingOf: ({ kind, credential, keyId = "" }) =>
+      kind === "server" && credential === undefined ? keyring.binding(keyId) : undefined,
     watch({ credential }, onEnd) {
       return (credential && credentials?.watch(credential, onEnd)) ?? (() => {});
     },
@@ -135,15 +225,17 @@ export function createAuthenticator(
         return callerOfKey(administrator, "local", authRequest);
       }
       const bearer = bearerOf(authRequest);
-      if (bearer === undefined && signedIn)
-        return callerOfUser(await signedIn(authRequest), authRequest);
       if (bearer === undefined) {
+        const bySignIn = await callerOfSignIn(authRequest);
+        if (bySignIn && !(bySignIn instanceof FlotillaError)) return bySignIn;
+        if (signedIn) return callerOfUser(await signedIn(authRequest), authRequest);
+        if (bySignIn) throw bySignIn;
         throw new FlotillaError(
           "unauthorized",
           "send one of the server's keys, or a user's token: `Authorization: Bearer <key>`",
         );
       }
-      const holder = holderOf(bearer);
+      const holder = keyring.holderOf(bearer);
       if (holder) return callerOfKey(holder, "server", authRequest);
       const stored = await credentials?.keyOf(bearer);
       if (stored) return callerOfKey(holderOfStored(stored), "server", authRequest);
@@ -172,15 +264,19 @@ export function isOpenServer({
 
 /** Authenticates a request and stores its caller for `callerOf`. */
 export async function callerIn(c: Context, { caller }: Authenticator): Promise<Caller> {
+  const found = await caller(authRequestIn(c));
+  c.set("caller", found);
+  return found;
+}
+
+export function authRequestIn(c: Context): AuthRequest {
   const { headers } = c.req.raw;
-  const found = await caller({
+  return {
     header: (name) => headers.get(name) ?? undefined,
     headerNames: () => headers.keys(),
     method: c.req.method,
     url: c.req.url,
-  });
-  c.set("caller", found);
-  return found;
+  };
 }
 
 export function callerOf(c: Context): Caller {
@@ -208,6 +304,7 @@ function callerOfKey(
     ...(holder.role !== undefined && { role: holder.role }),
     ...(holder.id !== undefined && { keyId: holder.id }),
     ...(holder.name !== undefined && { keyName: holder.name }),
+    ...(holder.tenant !== undefined && { keyTenant: holder.tenant }),
     ...(holder.credential && { credential: holder.credential }),
     ...(user !== undefined && { user }),
   };
@@ -235,17 +332,34 @@ function claimedNames({ header, user }: AuthRequest) {
   };
 }
 
-/** Finds the holder of a key. Keeps only hashes. */
-function createKeyring(apiKeys: readonly ApiKey[]): (presented: string) => KeyHolder | undefined {
+/** The keys of the config. Keeps only hashes. */
+function createKeyring(apiKeys: readonly ApiKey[]): Keyring {
   const keys = apiKeys.map((each, at) => ({
     hash: hashOf(each),
     holder: { ...holderOf(each), id: String(at) },
   }));
-  if (keys.length === 0) return () => undefined;
-  return (presented) => {
-    const hashed = hash(presented);
-    // Compare every key in full, so that the time taken reveals nothing.
-    return keys.filter((each) => timingSafeEqual(each.hash, hashed))[0]?.holder;
+  // Compare every key in full, so that the time taken reveals nothing.
+  const find = (isIt: (hashed: Buffer) => boolean) =>
+    keys.filter((each) => isIt(each.hash))[0]?.holder;
+  const proof = (hashed: Buffer, text: string) =>
+    createHmac("sha256", text).update(hashed).digest();
+  return {
+    holderOf(presented) {
+      if (keys.length === 0) return undefined;
+      const hashed = hash(presented);
+      return find((each) => timingSafeEqual(each, hashed));
+    },
+    binding(keyId) {
+      const key = keys.find(({ holder }) => holder.id === keyId);
+      return key && ((text) => proof(key.hash, text).toString("hex"));
+    },
+    boundTo(text, binding = "") {
+      const bound = Buffer.from(binding, "hex");
+      return find((each) => {
+        const proven = proof(each, text);
+        return proven.length === bound.length && timingSafeEqual(proven, bound);
+      });
+    },
   };
 }
 

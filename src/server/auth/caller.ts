@@ -21,6 +21,8 @@ export type Caller = {
   readonly keyId?: string;
   /** The key's name in the config, where it has one. */
   readonly keyName?: string;
+  /** The only tenant that its key acts for, where it has one. */
+  readonly keyTenant?: string;
   readonly verbs: ReadonlySet<Verb>;
   /** The only sessions that a token allows, where it names some. */
   readonly sessions?: ReadonlySet<string>;

@@ -101,6 +101,11 @@ export function checkOwnSite(
   );
 }
 
+/** Whether a `Host` names this machine to itself. */
+export function isLoopbackHost(host: string): boolean {
+  return isLoopback(withoutPort(host));
+}
+
 function isLoopback(host: string): boolean {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);
@@ -117,7 +122,7 @@ function checkDirect(names: Iterable<string>): void {
 
 function checkHost(header: HeaderSource["header"]): void {
   const host = header("host") ?? "";
-  if (isLoopback(withoutPort(host))) return;
+  if (isLoopbackHost(host)) return;
   throw new FlotillaError(
     "forbidden",
     `this server listens on loopback only, and was called as ${JSON.stringify(host.slice(0, 80))}: call it as localhost, or configure server.apiKeys`,

@@ -2,44 +2,23 @@ import { existsSync, readFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { systemClock } from "../../base/clock.ts";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { hashOfKey } from "../../keys/key.ts";
-import { connect } from "../../runtime/connect.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
-import { dial, type SocketClient, startTestServer } from "../contract/test-server.ts";
-import { createMetrics } from "../metrics/metrics.ts";
-import { serve } from "../serve.ts";
+import {
+  dial,
+  serveBeside,
+  type SocketClient,
+  startTestServer,
+  type TestServer,
+} from "../contract/test-server.ts";
 
 const secret = "a secret of thirty-two characters or more";
 // More than the buffers of a connection hold.
 const messages = 120;
 const settings: ServerConfig = { keys: "store", tokens: { secret } };
-type TestServer = Awaited<ReturnType<typeof startTestServer>>;
 type Headers = Record<string, string>;
-
-/** Another server on the same store, with a connection of its own, as another process has it. */
-async function serveBeside({ path, sessions }: TestServer, server: ServerConfig) {
-  const flotilla = connect(`sqlite:${path}`);
-  const serving = await serve({
-    flotilla,
-    sessions,
-    metrics: createMetrics(),
-    isStopping: () => false,
-    clock: systemClock,
-    log: silentLogger,
-    server: { host: "127.0.0.1", port: 0, ...server },
-  });
-  return {
-    ...serving,
-    flotilla,
-    async [Symbol.asyncDispose]() {
-      await serving.close();
-      await flotilla.close();
-    },
-  };
-}
 
 let one: TestServer;
 let other: Awaited<ReturnType<typeof serveBeside>>;

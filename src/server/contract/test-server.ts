@@ -89,6 +89,33 @@ export async function startTestServer(options: TestServerOptions = {}) {
   };
 }
 
+export type TestServer = Awaited<ReturnType<typeof startTestServer>>;
+
+/** Another server on the same store, with a connection of its own, as another process has it. */
+export async function serveBeside(
+  { path, sessions }: Pick<TestServer, "path" | "sessions">,
+  server: ServerConfig,
+) {
+  const flotilla = connect(`sqlite:${path}`);
+  const serving = await serve({
+    flotilla,
+    sessions,
+    metrics: createMetrics(),
+    isStopping: () => false,
+    clock: systemClock,
+    log: silentLogger,
+    server: { host: "127.0.0.1", port: 0, ...server },
+  });
+  return {
+    ...serving,
+    flotilla,
+    async [Symbol.asyncDispose]() {
+      await serving.close();
+      await flotilla.close();
+    },
+  };
+}
+
 export type SocketClient = Awaited<ReturnType<typeof dial>>;
 
 export type DialOptions = { headers?: Record<string, string>; protocols?: string[] };

@@ -151,7 +151,7 @@ describe("/ with keys", () => {
     expect(told).toMatchObject({ status: 200, body: { name: "flotilla" } });
     expect(told.body.advice).toContain("Authorization: Bearer <key>");
     expect(Object.keys(told.body)).toEqual(["name", "links", "advice"]);
-    expect(Object.keys(told.body.links)).toEqual(["live", "ready"]);
+    expect(Object.keys(told.body.links)).toEqual(["signIn", "live", "ready"]);
     const page = await ask({ Accept });
     expect(page.body).toContain("Authorization: Bearer &lt;key&gt;");
     expect(page.body).not.toMatch(/version|In the store|openapi|metrics/);

@@ -15,14 +15,17 @@ import { type Home, homePage, pageHeaders } from "./page.ts";
 type HomeRoutes = OverviewParts & {
   /** The paths of pages, such as `/chat`. */
   pagePaths: readonly string[];
+  /** Where browsers sign in, if callers need credentials. */
+  signInPath?: string | undefined;
 };
 
 const first = "quickstart.md";
 
 /** The route `/`: what this server is. Programs get JSON, browsers a page. */
-export function homeRoutes({ pagePaths, ...parts }: HomeRoutes): Route[] {
+export function homeRoutes({ pagePaths, signInPath, ...parts }: HomeRoutes): Route[] {
   const overview = createOverview(parts);
   const open = {
+    ...(signInPath !== undefined && { signIn: signInPath }),
     ...Object.fromEntries(pagePaths.map((path) => [path.slice(1), `${path}/`])),
     live: "/health/live",
     ready: "/health/ready",

@@ -6,7 +6,8 @@ import type { Overview, WaitingRun } from "./overview.ts";
 
 export type Home = z.input<(typeof fleetSpecs.home.answers)[200]>;
 
-const style = `
+/** What all pages of the server share. */
+export const baseStyle = `
 :root { color-scheme: light dark; --ink: #17212b; --soft: #55636f; --line: #dde3e8; --page: #fff; --accent: #0e6f87; --card: #f4f6f8 }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e4ebf0; --soft: #9aaab6; --line: #27343f; --page: #0d141b; --accent: #5cc4db; --card: #15202a }
@@ -14,34 +15,47 @@ const style = `
 body { margin: 0 auto; max-width: 46rem; padding: 2rem 1rem; background: var(--page); color: var(--ink); font: 16px/1.55 system-ui, sans-serif }
 h1 { font-size: 1.5rem; margin: 0 } h2 { font-size: 1rem; margin: 2rem 0 .5rem }
 p { margin: .25rem 0 } ul { margin: 0; padding-left: 1.2rem } a { color: var(--accent) }
-.docs { columns: 12rem }
 .soft { color: var(--soft) }
-table { border-collapse: collapse; width: 100% }
-th { text-align: left; font-weight: 600; vertical-align: top; width: 6rem } th, td { border-top: 1px solid var(--line); padding: .4rem 0 }
 code { background: var(--card); border-radius: 4px; padding: .1rem .3rem; font-size: .875rem; overflow-wrap: anywhere }
 `;
 
-/** The page has no script and may load nothing, not even from this server. */
-const policy = [
-  "default-src 'none'",
-  `style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'`,
-  "img-src data:",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "frame-ancestors 'none'",
-].join("; ");
+const style = `${baseStyle}
+.docs { columns: 12rem }
+table { border-collapse: collapse; width: 100% }
+th { text-align: left; font-weight: 600; vertical-align: top; width: 6rem } th, td { border-top: 1px solid var(--line); padding: .4rem 0 }
+`;
 
-export const pageHeaders: Readonly<Record<string, string>> = {
-  "Content-Type": "text/html; charset=utf-8",
-  "Content-Security-Policy": policy,
-  "X-Frame-Options": "DENY",
-  "Referrer-Policy": "no-referrer",
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-};
+/** The headers of a page with this style. It has no script and may load nothing, not even from this server. */
+export function headersOf(
+  pageStyle: string,
+  { hasForm = false }: { hasForm?: boolean } = {},
+): Readonly<Record<string, string>> {
+  const policy = [
+    "default-src 'none'",
+    `style-src 'sha256-${createHash("sha256").update(pageStyle).digest("base64")}'`,
+    "img-src data:",
+    "base-uri 'none'",
+    `form-action ${hasForm ? "'self'" : "'none'"}`,
+    "frame-ancestors 'none'",
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; ");
+  return {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": policy,
+    "X-Frame-Options": "DENY",
+    // With `no-referrer` a browser would send the form without its origin, which is how its page is known.
+    "Referrer-Policy": hasForm ? "same-origin" : "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+  };
+}
+
+export const pageHeaders = headersOf(style);
 
 const stores = { sqlite: "SQLite", postgres: "Postgres" };
 const linkTexts: Readonly<Record<string, string>> = {
+  signIn: "sign in with a key, or sign out",
   live: "health: this process answers",
   ready: "health: the store can be written",
   metrics: "metrics for Prometheus",

@@ -185,6 +185,8 @@ export function createSocketConnection(
     const { ref } = frame;
     const access = accessOf(frame);
     if ("verb" in access) requireAccess(caller, access);
+    // Clients ping by themselves, for as long as a page is open.
+    if (frame.type !== "ping") parts.authenticator.use(caller);
     switch (frame.type) {
       case "send":
       case "tool_result":

@@ -45,6 +45,7 @@ export function authRequestOf(request: IncomingMessage): AuthRequest {
     user: query.get("user") ?? undefined,
     method: request.method,
     url,
+    isSocket: true,
   };
 }
 

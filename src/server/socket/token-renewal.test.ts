@@ -34,6 +34,10 @@ test("a token whose keys come after its connection has gone leaves no timer behi
       ready: Promise.resolve(),
       refusalOf: () => undefined,
       watch: () => () => {},
+      use: () => {},
+      signIn: () => Promise.resolve(undefined),
+      bindingOf: () => undefined,
+      isOpen: false,
       async caller() {
         if (++asked > 1) await keys.promise;
         return caller;

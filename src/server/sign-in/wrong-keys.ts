@@ -1,0 +1,45 @@
+import type { Clock } from "../../base/clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
+
+/** The wrong keys of the last minute that came to the page of this process, by address. */
+export type WrongKeys = {
+  /**
+   * Counts a key as wrong until it is known to be right, so that many at once are no way around the limit.
+   * Throws `overloaded` after too many.
+   */
+  begin(address: string): { takeBack(): void };
+};
+
+type Try = { readonly atMs: number };
+
+const maxWrong = 10;
+const withinMs = 60_000;
+// Above it the address that has tried least recently is forgotten.
+const maxAddresses = 10_000;
+
+export function createWrongKeys(clock: Pick<Clock, "monotonic">): WrongKeys {
+  /** Least recently used first. */
+  const tries = new Map<string, Set<Try>>();
+
+  return {
+    begin(address) {
+      const nowMs = clock.monotonic();
+      const own = tries.get(address) ?? new Set();
+      for (const each of own) if (nowMs - each.atMs >= withinMs) own.delete(each);
+      const [oldest] = own;
+      if (oldest && own.size >= maxWrong) {
+        const retryAfterMs = oldest.atMs + withinMs - nowMs;
+        throw new FlotillaError(
+          "overloaded",
+          `${maxWrong} wrong keys came from this address within a minute: try again in ${Math.ceil(retryAfterMs / 1_000)} seconds`,
+          { retryAfterMs },
+        );
+      }
+      const begun = { atMs: nowMs };
+      tries.delete(address);
+      tries.set(address, own.add(begun));
+      if (tries.size > maxAddresses) tries.delete(tries.keys().next().value!);
+      return { takeBack: () => void own.delete(begun) };
+    },
+  };
+}
