@@ -127,7 +127,7 @@ describe("sign-ins on the command line", () => {
     };
     const rootId = other.signIns.find(({ keyName }) => keyName === "root")!.signInId;
     expect(await throughServer(key, "sign-ins", "end", rootId)).toMatchObject({
-      code: 1,
+      code: 4,
       stderr: expect.stringContaining("there is no sign-in"),
     });
     expect(await run("sign-ins", "end", later)).toMatchObject({ code: 0 });

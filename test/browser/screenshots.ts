@@ -4,10 +4,10 @@ import { join } from "node:path";
 import type { Browser, BrowserContextOptions } from "playwright-core";
 import { root } from "../../build/entries.ts";
 import { makeBuild } from "../make-build.ts";
-import { startTestServer } from "../../src/server/contract/test-server.ts";
 import { launch, leave, openContext } from "./browser.ts";
 import { openChat } from "./chat-page.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
+import { startKeyServer } from "./key-server.ts";
 
 const wide = { width: 1_080, height: 800 };
 const looks: Record<string, BrowserContextOptions> = {
@@ -22,6 +22,7 @@ const looks: Record<string, BrowserContextOptions> = {
 };
 const folder = join(root, "docs/images");
 
+await makeBuild();
 mkdirSync(folder, { recursive: true });
 const browser = await launch();
 try {
@@ -38,7 +39,6 @@ function keep(name: string, taken: Uint8Array): void {
 }
 
 async function takeChat(inBrowser: Browser): Promise<void> {
-  await makeBuild();
   await using server = await startChatServer();
   await talk(inBrowser, server);
   for (const [look, options] of Object.entries(looks))
@@ -47,7 +47,7 @@ async function takeChat(inBrowser: Browser): Promise<void> {
 
 /** The form, and what it says to a wrong key. */
 async function takeSignIn(inBrowser: Browser): Promise<void> {
-  await using server = await startTestServer({ server: { keys: "store" } });
+  await using server = await startKeyServer({ name: "web" });
   for (const [look, options] of Object.entries(looks)) {
     const viewport = { width: options.viewport!.width, height: 560 };
     const ada = await openContext(inBrowser, { ...options, viewport, locale: "en-GB" });

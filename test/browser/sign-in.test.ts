@@ -1,15 +1,14 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import type { AxeResults } from "axe-core";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { firstPair } from "../../src/server/contract/certificates.ts";
-import { startTestServer, type TestServer } from "../../src/server/contract/test-server.ts";
 import { launch, leave, openContext } from "./browser.ts";
+import { expectSoon } from "./expect-soon.ts";
+import { type KeyServer, startKeyServer } from "./key-server.ts";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const limitMs = 180_000;
@@ -17,22 +16,15 @@ const script = `<script>window.hit = "script"</script><img src=x onerror="window
 const rebound = "evil.example";
 const phone = { viewport: { width: 360, height: 700 }, isMobile: true, hasTouch: true };
 
-let folder: string;
 let browser: Browser;
-let server: TestServer;
-let key: string;
+let server: KeyServer;
 let others: Server;
 /** Pages of others: of another site, and of another port of the same site, which gets the cookie. */
 let foreign: { readonly site: string; readonly port: string };
 
 beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), "flotilla-sign-in-"));
-  writeFileSync(join(folder, "index.html"), "<!doctype html><title>App</title><p>app</p>");
   browser = await launch([`--host-resolver-rules=MAP ${rebound} 127.0.0.1`]);
-  server = await startTestServer({
-    server: { keys: "store", pages: { "/app": folder } },
-  });
-  ({ text: key } = await server.flotilla.keys.create({ name: script, role: "admin" }));
+  server = await startKeyServer({ name: script });
   others = createServer((_, answer) => {
     answer
       .writeHead(200, { "Content-Type": "text/html" })
@@ -46,10 +38,9 @@ afterAll(async () => {
   await browser?.close();
   others?.close();
   await server?.[Symbol.asyncDispose]();
-  rmSync(folder, { recursive: true, force: true });
 });
 
-async function signIn(page: Page, url = server.url): Promise<void> {
+async function signIn(page: Page, { url, key } = server): Promise<void> {
   await page.goto(`${url}/sign-in`);
   await page.getByLabel("Key").fill(key);
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -64,7 +55,7 @@ async function faults(page: Page): Promise<string[]> {
   return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`));
 }
 
-const isPaused = async () => (await server.flotilla.tasks.paused()).length > 0;
+const isPaused = async () => (await server.send("GET", "/v1/pauses")).paused.length > 0;
 const cookieOf = async (context: BrowserContext) =>
   (await context.cookies()).find(({ name }) => name === "flotilla")?.value;
 /** Whether the browser is signed in still. */
@@ -107,8 +98,10 @@ describe("the page of the sign-in", { timeout: limitMs }, () => {
     const ada = await openContext(browser, { javaScriptEnabled: false });
     const page = await ada.context.newPage();
     await page.goto(`${server.url}/sign-in?next=/app/`);
+    const button = await page.getByRole("button", { name: "Sign in" }).boundingBox();
+    expect(button!.height).toBeGreaterThanOrEqual(44);
     // The field has the focus: one may type at once.
-    await page.keyboard.type(key);
+    await page.keyboard.type(server.key);
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     await page.waitForURL(`${server.url}/app/`);
@@ -122,19 +115,10 @@ describe("the page of the sign-in", { timeout: limitMs }, () => {
   });
 
   test("gives a cookie that scripts can't read, over HTTPS one of this host alone", async () => {
-    const [keyPath, certPath] = [join(folder, "key.pem"), join(folder, "cert.pem")];
-    writeFileSync(keyPath, firstPair.key);
-    writeFileSync(certPath, firstPair.cert);
-    await using secure = await startTestServer({
-      server: {
-        apiKeys: [{ key, name: "web", role: "operator" }],
-        tls: { key: keyPath, cert: certPath },
-        pages: { "/app": folder },
-      },
-    });
+    await using secure = await startKeyServer({ name: "web", tls: firstPair });
     const ada = await openContext(browser, { ignoreHTTPSErrors: true });
     const page = await ada.context.newPage();
-    await signIn(page, secure.url);
+    await signIn(page, secure);
     expect(await ada.context.cookies()).toMatchObject([
       { name: "__Host-flotilla", httpOnly: true, secure: true, sameSite: "Strict", path: "/" },
     ]);
@@ -180,7 +164,10 @@ describe("a page of another origin", { timeout: limitMs }, () => {
     const page = await context.newPage();
     await signIn(page);
     const cookie = await cookieOf(context);
-    const { text: evilKey } = await server.flotilla.keys.create({ name: "evil", role: "viewer" });
+    const { text: evilKey } = await server.send("POST", "/v1/keys", {
+      name: "evil",
+      role: "viewer",
+    });
     const statuses: [string, number][] = [];
     page.on("response", (answer) => {
       const { method, url } = { method: answer.request().method(), url: new URL(answer.url()) };
@@ -286,8 +273,11 @@ describe("a page of another origin", { timeout: limitMs }, () => {
             }),
           server.url + path,
         );
-        const [, frame] = page.frames();
-        expect([path, await frame!.locator("main, p, form").count()]).toEqual([path, 0]);
+        // What browsers show in place of a page that may not be there.
+        await expectSoon(
+          async () => [path, page.frames()[1]!.url()],
+          [path, "chrome-error://chromewebdata/"],
+        );
       }
     }
     await context.close();
@@ -306,7 +296,7 @@ describe("a page of another origin", { timeout: limitMs }, () => {
     });
     expect(statuses).toEqual([401, 401]);
     await page.goto(`${at}/sign-in`);
-    await page.getByLabel("Key").fill(key);
+    await page.getByLabel("Key").fill(server.key);
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("alert").getByText("Over plain HTTP").waitFor();
     expect((await context.cookies(at)).length).toBe(0);
@@ -316,14 +306,14 @@ describe("a page of another origin", { timeout: limitMs }, () => {
 });
 
 test(
-  "a script in the name of a key, in a task or in what an agent says is text, whichever page shows it",
+  "a script in the name of a key, in a task or in a message is text, whichever page shows it",
   { timeout: limitMs },
   async () => {
-    await server.flotilla.enqueue("mail", { script }, { key: script, delayMs: 3_600_000 });
-    const sessionId = "hostile";
-    await server.sessions.create("default", { sessionId, users: ["ada"] });
-    const said = { author: "agent", parts: [{ type: "text" as const, text: script }] };
-    await server.sessions.send("default", sessionId, said);
+    const options = { key: script, delayMs: 3_600_000 };
+    await server.send("POST", "/v1/tasks", { name: "mail", input: { script }, options });
+    const { sessionId } = await server.send("POST", "/v1/sessions", { users: ["ada"] });
+    const message = { author: "ada", parts: [{ type: "text", text: script }] };
+    await server.send("POST", `/v1/sessions/${sessionId}/messages`, message);
     const ada = await openContext(browser);
     const page = await ada.context.newPage();
     await signIn(page);
