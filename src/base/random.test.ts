@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { between, fraction, seededRandom, systemRandom } from "./random.ts";
+import { between, fraction, drawBytes, seededRandom, systemRandom } from "./random.ts";
 
 describe("seeded chance", () => {
   test("gives the same numbers for the same seed on every machine", () => {
@@ -46,6 +46,19 @@ test("between gives both ends and nothing outside", () => {
   expect(between({ uint32: () => 0 }, 3, 5)).toBe(3);
   expect(between({ uint32: () => 2 ** 32 - 1 }, 3, 5)).toBe(5);
   expect(fraction({ uint32: () => 2 ** 32 - 1 })).toBeLessThan(1);
+});
+
+test("random bytes are as many as asked for, and take any value at any place", () => {
+  fc.assert(
+    fc.property(fc.integer(), fc.nat(100), (seed, count) => {
+      expect(drawBytes(seededRandom(seed), count)).toHaveLength(count);
+    }),
+  );
+  const random = seededRandom(1);
+  const drawn = Array.from({ length: 8_000 }, () => drawBytes(random, 7));
+  for (let place = 0; place < 7; place++) {
+    expect(new Set(drawn.map((bytes) => bytes[place])).size).toBe(256);
+  }
 });
 
 // Simulations that are replayed from their seed depend on these never changing.

@@ -41,3 +41,10 @@ export function fraction(random: Random): number {
 export function between(random: Random, low: number, high: number): number {
   return low + Math.floor(fraction(random) * (high - low + 1));
 }
+
+/** Random bytes, as for keys, tickets and nonces. */
+export function drawBytes(random: Random, count: number): Uint8Array<ArrayBuffer> {
+  const words = new Uint32Array(Math.ceil(count / 4));
+  for (let at = 0; at < words.length; at++) words[at] = random.uint32();
+  return new Uint8Array(words.buffer, 0, count);
+}

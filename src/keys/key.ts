@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Random } from "../base/random.ts";
+import { type Random, drawBytes } from "../base/random.ts";
 import type { Role } from "../protocol/verbs.ts";
 import type { Row } from "../store/database.ts";
 
@@ -35,7 +35,7 @@ export type SignInOwner = {
 
 // What finds leaked keys in files and logs looks for this.
 const prefix = "fl_";
-const words = 8;
+const keyBytes = 32;
 const form = new RegExp(`^${prefix}[\\w-]{43}$`);
 
 /** The text of a new key. */
@@ -45,9 +45,7 @@ export function newKeyText(random: Random): string {
 
 /** 256 random bits, as 43 characters. */
 export function newSecretText(random: Random): string {
-  const bits = Buffer.alloc(words * 4);
-  for (let at = 0; at < words; at++) bits.writeUInt32BE(random.uint32(), at * 4);
-  return bits.toString("base64url");
+  return Buffer.from(drawBytes(random, keyBytes)).toString("base64url");
 }
 
 export function isSecretText(text: string): boolean {

@@ -3,7 +3,7 @@ import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { type Random, systemRandom } from "../../base/random.ts";
+import { type Random, drawBytes, systemRandom } from "../../base/random.ts";
 import type { Credential, Credentials, KnownKey } from "../../keys/credentials.ts";
 import { type Role, sessionVerbs, type Verb, verbs, verbsOfRole } from "../../protocol/verbs.ts";
 import type { ApiKey, LoginHook, ServerConfig, TokenConfig } from "../../runtime/server-config.ts";
@@ -119,6 +119,7 @@ type Keyring = {
 
 const administrator: KeyHolder = { role: "admin", verbs: new Set(verbs) };
 const ticketTtlMs = 30_000;
+const ticketBytes = 32;
 // More sockets than a user's browser ever opens at once.
 const maxTicketsPerUser = 100;
 // A program passes its tickets on to many users.
@@ -441,8 +442,7 @@ function createTickets(clock: Clock, random: Random): Tickets {
         });
       }
       for (const { owner } of shares) openCounts.set(owner, (openCounts.get(owner) ?? 0) + 1);
-      const words = Array.from({ length: 8 }, () => random.uint32().toString(16).padStart(8, "0"));
-      const ticket = words.join("");
+      const ticket = Buffer.from(drawBytes(random, ticketBytes)).toString("hex");
       issued.set(ticket, { caller, untilMs: clock.monotonic() + ticketTtlMs });
       return { ticket, expiresAtMs: clock.now() + ticketTtlMs };
     },

@@ -1,7 +1,7 @@
 import { createCipheriv, createDecipheriv, createHmac } from "node:crypto";
 import { FlotillaError } from "../../base/errors.ts";
 import { checkOptions } from "../../base/options.ts";
-import { type Random, systemRandom } from "../../base/random.ts";
+import { type Random, drawBytes, systemRandom } from "../../base/random.ts";
 import type { PayloadCodec } from "./codec.ts";
 
 export type EncryptionOptions = {
@@ -39,15 +39,10 @@ export function encryption(
         : `encryption: \`use\` names the key ${JSON.stringify(use)}, which isn't in \`keys\``,
     );
   }
-  const newHead = (): Buffer => {
-    const head = Buffer.alloc(saltBytes + nonceBytes);
-    for (let at = 0; at < head.length; at += 4) head.writeUInt32LE(random.uint32(), at);
-    return head;
-  };
 
   return {
     encode(text) {
-      const head = newHead();
+      const head = Buffer.from(drawBytes(random, saltBytes + nonceBytes));
       const cipher = createCipheriv("aes-256-gcm", valueKey(current, head), nonceOf(head));
       cipher.setAAD(Buffer.from(use));
       const sealed = [cipher.update(text, "utf8"), cipher.final()];
