@@ -2,7 +2,7 @@ import { ifAllowed } from "./connect.ts";
 import type { Operations } from "./remote.ts";
 import type { Paused } from "../tasks/claim/pauses.ts";
 import type { HeldByThrottle, Task } from "../tasks/rows.ts";
-import { allNames, tenantScope } from "../tasks/concurrency/limits.ts";
+import { allNames, tenantScope } from "../protocol/task-options.ts";
 import { printNotice, oneLine } from "./output.ts";
 
 type LimitsReader = Pick<Operations, "tasks">;

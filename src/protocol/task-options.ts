@@ -123,3 +123,14 @@ export const taskOptions = {
 };
 
 export const taskOptionNames = Object.keys(taskOptions) as TaskOptionName[];
+
+// A claim counts running tasks, so a limit that is never reached would only cost.
+export const limitRange = { min: 1, max: 10_000 } as const;
+
+/** Stands for every name, in what is paused. */
+export const allNames = "*";
+
+/** What a limit of all tasks of a tenant is set and shown by. */
+export function tenantScope(tenant: string): string {
+  return `tenant/${tenant}`;
+}

@@ -4,7 +4,7 @@
  */
 import { defaultKeyLimit } from "../../src/tasks/concurrency/candidates.ts";
 import { putLimit } from "../../src/tasks/sql/limits.ts";
-import { tenantScope } from "../../src/tasks/sql/task-state.ts";
+import { tenantScope } from "../../src/protocol/task-options.ts";
 import type { Change } from "./audit.ts";
 import type { World } from "./world.ts";
 

@@ -8,7 +8,7 @@ import { uuidv7 } from "../../src/base/ids.ts";
 import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead-letters.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
-import { allNames } from "../../src/tasks/sql/limits.ts";
+import { allNames } from "../../src/protocol/task-options.ts";
 import { createLane, laneClock } from "./lane.ts";
 import type { Network } from "./link.ts";
 import type { Pauses, Wish } from "./pauses.ts";

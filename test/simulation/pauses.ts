@@ -2,7 +2,8 @@
  * Pauses: what is known to be paused isn't claimed, and what is known to be resumed isn't held back. Known
  * is what was answered, unless the opposite was asked for meanwhile, or later.
  */
-import { allNames, listPauses } from "../../src/tasks/sql/limits.ts";
+import { allNames } from "../../src/protocol/task-options.ts";
+import { listPauses } from "../../src/tasks/sql/limits.ts";
 import type { World } from "./world.ts";
 
 export type Wish = "pause" | "resume";

@@ -172,7 +172,6 @@ export const taskStatements: RoomStatements = {
     ],
     keyScope: noStatement,
     queueScope: noStatement,
-    tenantScope: noStatement,
     keyOf: noStatement,
     tenantOf: noStatement,
     runningOfKey: () => taskState.runningOfKey(sql`given.scope`),

@@ -1,5 +1,6 @@
 import type { Command } from "commander";
-import { limitRange, type LimitState } from "../../tasks/concurrency/limits.ts";
+import { limitRange } from "../../protocol/task-options.ts";
+import type { LimitState } from "../../tasks/concurrency/limits.ts";
 import { onTarget } from "../connect.ts";
 import { listsByDefault, number, type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../output.ts";

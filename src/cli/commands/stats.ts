@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { allNames } from "../../tasks/concurrency/limits.ts";
+import { allNames } from "../../protocol/task-options.ts";
 import { onTarget } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";

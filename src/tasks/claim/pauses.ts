@@ -1,12 +1,12 @@
 import { type ActParts, beginAct, writeAct } from "../../audit/act.ts";
 import { FlotillaError, transientCodes } from "../../base/errors.ts";
 import { checkOptions, isStorable } from "../../base/options.ts";
+import { allNames } from "../../protocol/task-options.ts";
 import type { Database } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
 import { writeUntilKnown } from "../../store/retry.ts";
 import {
   dropPause,
-  allNames,
   entryOfPause,
   listPauses,
   numberToPause,

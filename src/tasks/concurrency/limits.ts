@@ -1,7 +1,7 @@
 import { type ActParts, beginAct, writeAct } from "../../audit/act.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { checkNumber, checkOptions, checkText } from "../../base/options.ts";
-import { maxKeyChars } from "../../protocol/task-options.ts";
+import { limitRange, maxKeyChars } from "../../protocol/task-options.ts";
 import type { Row } from "../../store/database.ts";
 import { untilKnown } from "../../store/retry.ts";
 import { lockLimits, unblockUnchecked, unblock } from "../sql/concurrency.ts";
@@ -15,8 +15,7 @@ import {
 } from "../sql/limits.ts";
 import { keyScope, queueScope, tenantOf } from "../sql/task-state.ts";
 
-export { allNames } from "../sql/limits.ts";
-export { tenantScope } from "../sql/task-state.ts";
+export { limitRange };
 
 /** A concurrency limit and its current use. */
 export type LimitState = {
@@ -87,9 +86,6 @@ type LimitedTask = {
 const maxUnblocked = 500;
 const scopePattern =
   /^(key\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\/.{0,500}|queue\/[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}|tenant\/.{1,500})$/su;
-
-// A claim counts running tasks, so a limit that is never reached would only cost.
-export const limitRange = { min: 1, max: 10_000 } as const;
 
 /** Creates the operations on concurrency limits. */
 export function createLimits(

@@ -1,12 +1,13 @@
 import type { Clock } from "../../base/clock.ts";
 import { settledWithin } from "../../base/timeout.ts";
 import { livePods } from "../../pods/sql.ts";
+import { allNames } from "../../protocol/task-options.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { toTasks } from "../dependencies.ts";
 import type { Task } from "../rows.ts";
 import type { ThrottleOfName } from "../run/pod-status.ts";
 import { getTask } from "../sql/inspect.ts";
-import { allNames, listPauses } from "../sql/limits.ts";
+import { listPauses } from "../sql/limits.ts";
 import { createThrottledBy } from "./throttled-by.ts";
 
 /** What blocks a task or run besides its own row. */

@@ -1,3 +1,4 @@
+import { allNames } from "../../protocol/task-options.ts";
 import type { Database } from "../../store/database.ts";
 import { levelsInUse } from "../sql/claim.ts";
 import {
@@ -8,7 +9,7 @@ import {
   otherDepths,
   readyDepth,
 } from "../sql/inspect.ts";
-import { allNames, listPauses } from "../sql/limits.ts";
+import { listPauses } from "../sql/limits.ts";
 
 /**
  * The state of a task: ready to claim, delayed, waiting for dependencies, blocked by its key's

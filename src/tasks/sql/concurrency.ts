@@ -1,3 +1,4 @@
+import { tenantScope } from "../../protocol/task-options.ts";
 import {
   forUpdate,
   join,
@@ -23,7 +24,6 @@ import {
   parkedAs,
   runningOfKey,
   runningOfTenant,
-  tenantScope,
 } from "./task-state.ts";
 
 /**

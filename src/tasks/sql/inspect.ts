@@ -1,5 +1,6 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import { maxPageBytes } from "../../base/page.ts";
+import { allNames } from "../../protocol/task-options.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
   forUpdateOfTask,
@@ -35,7 +36,6 @@ import {
   requestMark,
   waitsForTasks,
 } from "./task-state.ts";
-import { allNames } from "./limits.ts";
 import { forgetSteps, forgetStepsByKey } from "./steps.ts";
 
 const tasks = table("task");

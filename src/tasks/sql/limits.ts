@@ -23,9 +23,6 @@ const limits = table("task_limit");
 const pauses = table("task_pause");
 const pods = table("pod");
 
-/** Stands for every name. */
-export const allNames = "*";
-
 /** Counts stop here. */
 const maxCounted = 10_000;
 const maxListed = 1_000;

@@ -183,10 +183,6 @@ export function queueScope(queue: string): string {
   return `queue/${queue}`;
 }
 
-export function tenantScope(tenant: string): string {
-  return `tenant/${tenant}`;
-}
-
 /** The key that a scope of this task name is for; undefined for other scopes. */
 export function keyOf(name: string, scope: string): string | undefined {
   const prefix = keyScope(name, "");
