@@ -343,7 +343,7 @@ function giveUp(state: SocketState, moment: Moment): SocketStep {
 function lose(state: SocketState, moment: Moment, error: ErrorLike, code?: number): SocketStep {
   const { nowMs, chance } = moment;
   if (code === expired) {
-    return refuse(state, { code: "unauthorized", message: "the token has expired" }, moment);
+    return refuse(state, { code: "unauthorized", message: "no longer authorized" }, moment);
   }
   if (!state.isWanted) return stay(withoutFailures(state), idle);
   if (!state.isOnline) return stay(state, offline(moment));
