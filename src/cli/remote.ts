@@ -230,7 +230,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
       list: async ({ setAside, ...filter } = {}) =>
         http("GET", "/v1/runs", { query: { ...filter, ...(setAside && { setAside: "true" }) } }),
       cancel: (runId) =>
-        unlessFinished(client.runs.cancel(runId).then(() => "cancelling" as const)),
+        unlessFinished(
+          http<{ status: "cancelled" | "cancelling" }>("POST", `${runAt(runId)}/cancel`).then(
+            ({ status }) => status,
+          ),
+        ),
       signal: (runId, name, payload, options) =>
         client.runs.signal(runId, name, payload as never, options),
       signals: async (runId, query: TaskEventsOptions = {}) =>

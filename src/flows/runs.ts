@@ -100,8 +100,11 @@ export type Runs = {
   /** Resolves to the result of a run once it has completed. Rejects if it fails or is cancelled. */
   wait<F extends TaskContract>(run: StartedRun<F>, options?: WaitOptions): Promise<ResultOf<F>>;
   wait(runId: string, options?: WaitOptions): Promise<Json>;
-  /** Resolves when the cancel is stored. The run's finalizers run after that. */
-  cancel(runId: string): Promise<"cancelling" | "finished">;
+  /**
+   * Resolves when the cancel is stored: `cancelling`, because the run's finalizers run after that, or
+   * `cancelled` at once if the run was set aside, since no pod can run them.
+   */
+  cancel(runId: string): Promise<"cancelled" | "cancelling" | "finished">;
   /** Sends a signal to a run that waits for it, or will. Resolves once it is stored. */
   signal(
     runId: string,
@@ -211,8 +214,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     },
     async cancel(runId) {
       await requireRun(runId);
-      // A run ends only after its finalizers, so one that is `cancelled` had ended before.
-      return (await tasks.cancel(runId)) === "cancelling" ? "cancelling" : "finished";
+      return tasks.cancel(runId);
     },
     async signal(runId, name, payload = null, options = {}) {
       checkOptions("signal", options, ["id"]);

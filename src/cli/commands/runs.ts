@@ -113,7 +113,11 @@ async function cancel(runId: string, flags: Flags): Promise<void> {
     throw new FlotillaError("conflict", `run ${runId} has ended already and can't be cancelled`);
   }
   if (flags.json) return printJson({ runId, status });
-  print(`run ${runId} will be cancelled once its finalizers have run`);
+  print(
+    status === "cancelled"
+      ? `run ${runId} is cancelled`
+      : `run ${runId} will be cancelled once its finalizers have run`,
+  );
 }
 
 async function signal(

@@ -133,7 +133,7 @@ export function cancelContract(kind: StoreKind): void {
       expect(await harness.cancel(runId)).toBe("cancelling");
       await harness.work("pod-1", [simple]);
       await harness.ended(runId);
-      expect(await harness.cancel(runId)).toBe("finished");
+      expect(await harness.cancel(runId)).toBe("cancelled");
       const asked = (await harness.noted(runId)).filter((each) => each === "cancel_requested");
       expect(asked).toHaveLength(1);
       await expect(harness.cancel("nobody")).rejects.toMatchObject({ code: "not_found" });

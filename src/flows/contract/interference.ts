@@ -210,7 +210,7 @@ export function interferenceContract(kind: StoreKind): void {
       await harness.signal(runId, "word");
       await harness.doing(runId, "set_aside");
       await harness.queue.outcome(second.stop({ waitMs: 0 }));
-      expect(await harness.cancel(runId)).toBe("finished");
+      expect(await harness.cancel(runId)).toBe("cancelled");
       await harness.work("pod-3", [made(3)]);
       await harness.resume(runId);
       expect(await harness.ended(runId)).toMatchObject({ status: "completed" });

@@ -189,7 +189,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
         .end();
       await runs.pod("pod-2", [unknown]);
       await runs.doing(run, "set_aside");
-      expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.cancel(run.runId)).toBe("cancelled");
       expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled", doing: null });
       const told = await runs.noted(run);
       expect(told.slice(-3)).toEqual(["set_aside", "cancel_requested", "given_up"]);
@@ -218,7 +218,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       const run = await askedBefore(async (runId) => {
         expect(await runs.cancel(runId)).toBe("cancelling");
       });
-      expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.cancel(run.runId)).toBe("cancelled");
       expect(await runs.get(run.runId)).toMatchObject({ status: "cancelled" });
       expect((await runs.noted(run)).slice(-2)).toEqual(["set_aside", "given_up"]);
     });
@@ -327,7 +327,7 @@ export function mixedVersionsContract(kind: StoreKind): void {
       await runs.pod("pod-2", [other]);
       await runs.doing(run, "set_aside");
       expect(await runs.queue.row(waiterId)).toMatchObject({ parked: 2 });
-      expect(await runs.cancel(run.runId)).toBe("finished");
+      expect(await runs.cancel(run.runId)).toBe("cancelled");
       expect(await runs.queue.get(errandId!)).toMatchObject({ status: "cancelled" });
       expect(await runs.queue.row(waiterId)).toMatchObject({ parked: 0 });
       await runs.pod("pod-3", [child]);

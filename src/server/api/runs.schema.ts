@@ -343,10 +343,13 @@ export const runSpecs = {
     path: `${at}/cancel`,
     operationId: "cancelRun",
     tag,
-    summary: "Cancel a run. Its finalizers run first.",
+    summary: "Cancel a run. Its finalizers run first, unless it was set aside.",
     verb: "fleet:operate",
     ofTenant: true,
-    answers: { 202: named("RunCancelling", z.object({ status: z.literal("cancelling") })) },
+    answers: {
+      200: named("RunCancelled", z.object({ status: z.literal("cancelled") })),
+      202: named("RunCancelling", z.object({ status: z.literal("cancelling") })),
+    },
     errors: ["not_found", "conflict"],
   }),
   resume: spec({

@@ -88,6 +88,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
     route(runSpecs.cancel).to(async ({ caller, params: { runId } }) => {
       await checkRun(caller, runId);
       const status = await runs.cancel(runId);
+      if (status === "cancelled") return { status: 200, body: { status } };
       if (status === "cancelling") return { status: 202, body: { status } };
       throw new FlotillaError("conflict", "the run has ended already and can't be cancelled");
     }),
