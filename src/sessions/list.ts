@@ -1,8 +1,9 @@
-import { FlotillaError } from "../base/errors.ts";
+import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
 import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
+import { parseStored } from "../store/codec/codec.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Header, sessionStateOf } from "./conversation/header.ts";
 import type { Journal } from "./log/journal.ts";
@@ -89,7 +90,10 @@ export async function listSessions(
   const ids = [...found.keys()];
   const rows = ids.length === 0 ? [] : await database.read(readSessions(tenant, ids, filter));
   const byId = new Map(rows.map((row) => [row["session_id"] as string, row]));
-  const views = ids.flatMap((sessionId) => byId.get(sessionId) ?? []).map(toView);
+  const views = readable(
+    ids.flatMap((sessionId) => byId.get(sessionId) ?? []),
+    toView,
+  );
   const page = fitPage(views, isFull);
   const last = page.items.length < views.length ? page.items.at(-1)!.sessionId : ids.at(-1)!;
   if (page.hasMore) return { sessions: page.items, next: encodeCursor(found.get(last)!) };
@@ -114,7 +118,7 @@ export async function readInbox(
   if (only?.length === 0) return [];
   const query = { tenant, user, limit, maxConsidered, maxCounted: maxUnread };
   const found = await database.read(readInboxRows({ ...query, ...(only && { only }) }));
-  return found.map(toItem);
+  return readable(found, toItem);
 }
 
 export type ExportPage = {
@@ -182,8 +186,20 @@ function checkText(what: string, value: unknown, expected = "text of 1 to 500 ch
   throw new FlotillaError("invalid_option", `${what} must be ${expected}`);
 }
 
+/** What was written by a key that is missing fails where it is asked for, and no list. */
+function readable<View>(rows: readonly Row[], toOne: (row: Row) => View): View[] {
+  return rows.flatMap((row) => {
+    try {
+      return [toOne(row)];
+    } catch (error) {
+      if (hasCode(error, "codec_failed") || error instanceof SyntaxError) return [];
+      throw error;
+    }
+  });
+}
+
 function toView(row: Row): SessionView {
-  const header = JSON.parse(row["header"]) as Header;
+  const header = parseStored(row["header"]) as Header;
   const { sessionId, tenant, agents, users, status, lastSeq, tokens, needsCompaction } = header;
   const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs } = header;
   return {
@@ -196,7 +212,7 @@ function toView(row: Row): SessionView {
     lastSeq,
     tokens,
     needsCompaction,
-    metadata: row["metadata"] === null ? null : (JSON.parse(row["metadata"]) as Json),
+    metadata: row["metadata"] === null ? null : (parseStored(row["metadata"]) as Json),
     metadataVersion,
     preview,
     previewAuthor,
@@ -206,7 +222,7 @@ function toView(row: Row): SessionView {
 }
 
 function toItem(row: Row): InboxItem {
-  const header = JSON.parse(row["header"]) as Header;
+  const header = parseStored(row["header"]) as Header;
   const { sessionId, agents, status, lastSeq, preview, previewAuthor, activeAtMs } = header;
   return {
     sessionId,

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { openStore, locateStore, withoutSecrets } from "./open.ts";
+import { silentLogger } from "../base/log.ts";
+import { encryption } from "./codec/encryption.ts";
+import { openStore, locateStore, storedTextOf, withoutSecrets } from "./open.ts";
 
 describe("a store's URL", () => {
   test.each([
@@ -78,4 +80,18 @@ describe("a store's URL", () => {
     expect(error!.message).not.toContain("s3cret");
     expect(withoutSecrets(url)).not.toContain("s3cret");
   });
+});
+
+test("why stored values can't be decoded is logged once by all parts that share a codec", () => {
+  const key = "07".repeat(32);
+  const stored = storedTextOf({ codec: encryption({ keys: { old: key } }) })!.encode("{}");
+  const codec = encryption({ keys: { new: key } });
+  const lines: object[] = [];
+  const log = { ...silentLogger, error: (fields: object) => void lines.push(fields) };
+  // A part without a logger takes no line from the others.
+  for (const part of [{ codec }, { codec, log }, { codec, log }]) {
+    const text = storedTextOf(part)!;
+    expect([text.decode(stored), text.decode(stored)]).toEqual([stored, stored]);
+  }
+  expect(lines).toEqual([{ reason: 'there is no key "old"' }]);
 });

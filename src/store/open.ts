@@ -50,7 +50,9 @@ export type StoreKind = StoreLocation["kind"];
 const beatAnswerMs = 2_000;
 const beatConnectMs = 5_000;
 // Of reasons why stored values can't be decoded, each is logged once, and so many at most.
-const maxSaid = 20;
+const maxReasons = 20;
+/** Of each codec, because every part of a process that is opened with it meets the same values. */
+const loggedReasons = new WeakMap<PayloadCodec, Set<string>>();
 
 /** Opens a store, ready to use. */
 export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
@@ -76,11 +78,12 @@ export function storedTextOf({
   log?: Logger | undefined;
 }): StoredText | undefined {
   if (!codec) return undefined;
-  const said = new Set<string>();
+  const logged = loggedReasons.get(codec) ?? new Set<string>();
+  loggedReasons.set(codec, logged);
   return storedText(codec, (reason) => {
-    if (said.has(reason) || said.size >= maxSaid) return;
-    said.add(reason);
-    log?.error({ reason }, "stored value not decoded");
+    if (!log || logged.has(reason) || logged.size >= maxReasons) return;
+    logged.add(reason);
+    log.error({ reason }, "stored value not decoded");
   });
 }
 

@@ -323,7 +323,7 @@ export function toEvent(row: Row): TaskEvent {
     type: row["type"],
     attempt: row["attempt"] === null ? null : Number(row["attempt"]),
     podId: row["pod_id"],
-    detail: row["detail"] === null ? null : (JSON.parse(row["detail"]) as Json),
+    detail: lenientJson(row["detail"]),
   };
 }
 

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { systemClock } from "../../../base/clock.ts";
 import { until } from "../../../base/contract/movable-clock.ts";
 import { type Logger, silentLogger } from "../../../base/log.ts";
 import { flow } from "../../../flows/flow.ts";
@@ -180,7 +181,9 @@ export function codecContract(harness: () => CodecHarness): void {
       decode: (stored) => stored,
     };
     const wrong = { encode: () => 7, decode: (stored: string) => stored };
-    for (const each of [broken, wrong as unknown as PayloadCodec]) {
+    // One that would have to be waited for gives no text either.
+    const waiting = { encode: async (text: string) => text, decode: (stored: string) => stored };
+    for (const each of [broken, wrong, waiting] as unknown as PayloadCodec[]) {
       await using flotilla = connect(store, { codec: each });
       await expect(flotilla.enqueue("refused", { name: canary })).rejects.toMatchObject({
         code: "codec_failed",
@@ -188,6 +191,83 @@ export function codecContract(harness: () => CodecHarness): void {
     }
     await using flotilla = connect(store);
     expect((await flotilla.tasks.list({ name: "refused" })).tasks).toEqual([]);
+  });
+
+  test("a codec that was exchanged fails what the other one wrote, and no list", async () => {
+    const { url: store } = harness();
+    const echo = task<string, string, string>(
+      "exchanged",
+      { attempts: 1, backoff: { baseMs: 1 } },
+      ({ input }) => input,
+    );
+    const failing = task("failing", { attempts: 1 }, () => {
+      throw new Error("boom");
+    });
+    const helper = agent("helper", async () => "yes");
+    const settled = { ...settings, store, use: [echo, failing, helper], dataDir: false } as const;
+    const first = await startPod({ ...settled, codec });
+    const failed = await first.enqueue(failing, null);
+    await expect(first.waitFor(failed)).rejects.toThrow("boom");
+    const chat = await first.sessions.create("helper", { user: "ada", metadata: { title: "x" } });
+    await chat.ask("hello");
+    await first.stop();
+    await using producer = connect(store, { codec });
+    const written = await producer.enqueue(echo, "text");
+    /** Makes something of everything, though not what it was. */
+    const other: PayloadCodec = {
+      encode: (text) => Buffer.from(text).toString("base64"),
+      decode: (stored) => Buffer.from(stored, "base64").toString(),
+    };
+    for (const exchanged of [encryption({ keys: { two } }), other]) {
+      await using pod = await startPod({ ...settled, codec: exchanged });
+      await expect(pod.waitFor(written)).rejects.toThrow(/be decoded|JSON/);
+      expect((await pod.tasks.list()).tasks.length).toBeGreaterThanOrEqual(2);
+      expect(await pod.tasks.events(failed.taskId)).not.toEqual([]);
+      expect((await pod.deadLetters.list()).tasks).not.toEqual([]);
+      expect(await pod.sessions.list()).toMatchObject({ sessions: [] });
+      const view = pod.sessions.open(chat.sessionId).view();
+      await expect(view).rejects.toThrow(/be decoded|JSON/);
+      expect(await pod.waitFor(await pod.enqueue(echo, "own"))).toBe("own");
+      await pod.stop();
+      await producer.tasks.retry(written.taskId);
+    }
+    await using whole = await startPod({ ...settled, codec });
+    expect(await whole.waitFor(written)).toBe("text");
+    const { sessions } = await whole.sessions.list();
+    expect(sessions.map(({ sessionId }) => sessionId)).toEqual([chat.sessionId]);
+  });
+
+  test("a slow codec makes its pod slow, and costs it nothing else", async () => {
+    const { url: store } = harness();
+    const takesMs = 20;
+    const holdUp = () => {
+      const endMs = systemClock.monotonic() + takesMs;
+      while (systemClock.monotonic() < endMs);
+    };
+    const slow: PayloadCodec = {
+      encode(text) {
+        holdUp();
+        return codec.encode(text);
+      },
+      decode(stored) {
+        holdUp();
+        return codec.decode(stored);
+      },
+    };
+    const echo = task<number, number, number>("slow", {}, ({ input }) => input);
+    await using pod = await startPod({
+      ...settings,
+      store,
+      use: [echo],
+      dataDir: false,
+      codec: slow,
+    });
+    const all = await Promise.all(
+      Array.from({ length: 20 }, async (_, at) => pod.waitFor(await pod.enqueue(echo, at))),
+    );
+    expect(all).toEqual(Array.from({ length: 20 }, (_, at) => at));
+    const { tasks } = await pod.tasks.list({ name: "slow" });
+    expect(tasks.filter(({ failures, deaths }) => failures + deaths > 0)).toEqual([]);
   });
 
   test("a declared schedule that is put again is unchanged", async () => {
