@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { type Logger, silentLogger, withFields } from "../base/log.ts";
 import { redactingLogger } from "./log.ts";
-import { createRedactor } from "./redactor.ts";
+import { createRedactor, shareRedactor } from "./redactor.ts";
 
 function noting() {
   const lines: unknown[][] = [];
@@ -17,6 +17,19 @@ function noting() {
 }
 
 describe("a logger that redacts", () => {
+  test("hides what the configs in use hide, where it is given none of them", () => {
+    const { lines, log } = noting();
+    const redacting = redactingLogger(log);
+    const end = shareRedactor(createRedactor([/\bMINE-\d{6}\b/, "log.card"]));
+    redacting.info({ card: 4711, note: "MINE-123456" }, "no MINE-123456");
+    end();
+    redacting.info({ card: 4711 }, "no MINE-123456");
+    expect(lines).toEqual([
+      ["info", { card: "[redacted]", note: "[redacted]" }, "no [redacted]"],
+      ["info", { card: 4711 }, "no MINE-123456"],
+    ]);
+  });
+
   test("writes no secrets, neither in fields nor in messages", () => {
     const { lines, log } = noting();
     const redacting = withFields(redactingLogger(log), { pod: "p" });

@@ -1,5 +1,5 @@
 import { type Logger, silentLogger } from "../base/log.ts";
-import { defaultRedactor, type Redactor } from "./redactor.ts";
+import { type Redactor, sharedRedactor } from "./redactor.ts";
 
 type Level = "debug" | "info" | "warn" | "error";
 
@@ -10,7 +10,10 @@ type Leveled = Logger & { isLevelEnabled?: (level: Level) => boolean };
 const redacting = new WeakSet<Logger>();
 
 /** A logger whose lines have no secrets: neither in their fields nor in their messages. */
-export function redactingLogger(log: Logger, redactor: Redactor = defaultRedactor): Logger {
+export function redactingLogger(
+  log: Logger,
+  redactor: Pick<Redactor, "value" | "text"> = sharedRedactor,
+): Logger {
   if (log === silentLogger || redacting.has(log)) return log;
   const { isLevelEnabled } = log as Leveled;
   const at = (level: Level) => (fields: object, message: string) => {

@@ -79,6 +79,29 @@ export function checkUnredacted(what: string, value: unknown): void {
 /** What is used where there is no config. */
 export const defaultRedactor: Redactor = createRedactor();
 
+/** The redactors of the configs that are in use in this process. */
+const shared = new Set<{ readonly redactor: Redactor }>();
+
+/** Has a config's `redact` hold for all that `sharedRedactor` sees. The returned function ends that. */
+export function shareRedactor(redactor: Redactor): () => void {
+  const config = { redactor };
+  shared.add(config);
+  return () => void shared.delete(config);
+}
+
+/**
+ * For text that leaves the process beside the content of answers: errors, traces and records of acts. It is
+ * made where no config is at hand, so what any config in use hides is hidden.
+ */
+export const sharedRedactor: Pick<Redactor, "value" | "text"> = {
+  value: (value, name) => inUse().reduce((left, each) => each.value(left, name), value),
+  text: (text) => inUse().reduce((left, each) => each.text(left), text),
+};
+
+function inUse(): readonly Redactor[] {
+  return shared.size === 0 ? [defaultRedactor] : [...shared].map(({ redactor }) => redactor);
+}
+
 function withRules(rules: Rules, patterns: readonly RegExp[]): Redactor {
   const paths = createPathRules(rules);
   const text = (given: string): string => {

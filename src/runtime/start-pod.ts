@@ -6,7 +6,7 @@ import { systemRandom } from "../base/random.ts";
 import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
 import { redactingLogger } from "../redaction/log.ts";
-import { createRedactor } from "../redaction/redactor.ts";
+import { createRedactor, shareRedactor } from "../redaction/redactor.ts";
 import { openStore } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
@@ -23,7 +23,8 @@ export type StartPodOptions = {
 /** Starts a pod in this process. `await using pod = await startPod(config)` also stops it. */
 export async function startPod(config: Config, { onEvent }: StartPodOptions = {}): Promise<Pod> {
   const settings = resolveConfig(config);
-  const log = redactingLogger(settings.log ?? defaultLogger(), createRedactor(settings.redact));
+  const redactor = createRedactor(settings.redact);
+  const log = redactingLogger(settings.log ?? defaultLogger(), redactor);
   const database = await openStore(settings.store, {
     ...settings,
     log,
@@ -33,6 +34,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const pulse = createPulse();
   const gauge = settings.pressure ? createPressureGauge() : undefined;
   const stopWatch = settings.onUnhandledRejection === "log" ? watchUnhandledRejections() : () => {};
+  const unshare = shareRedactor(redactor);
   try {
     const pod = await assemblePod(settings, {
       podId: ids.next(),
@@ -62,6 +64,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     const stop = async () => {
       await pod.stop();
       stopWatch();
+      unshare();
       gauge?.stop();
       await database.close();
     };
@@ -75,6 +78,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     return started;
   } catch (error) {
     stopWatch();
+    unshare();
     await database.close();
     throw error;
   }

@@ -10,11 +10,16 @@ import { task } from "../tasks/task.ts";
 import { dial, startTestServer, textMessage } from "./contract/test-server.ts";
 import { allSpecs } from "./openapi.ts";
 
-/** A secret that is known by its form, and one that is known by its name alone. */
+/** Secrets that are known by their form, by their name alone, and by a pattern of the config. */
 const formed = "sk-canary-0f1e2d3c4b5a69788796";
 const named = "the-canary-in-a-coal-mine";
-const content = { note: `use ${formed} here`, deep: [{ password: named, [formed]: "in a name" }] };
-const failure = `no entry with {"apiKey":"${named}"} and ${formed}`;
+const own = "MINE-4711-0815";
+const redact = [/\bMINE-\d{4}-\d{4}\b/];
+const content = {
+  note: `use ${formed} or ${own} here`,
+  deep: [{ password: named, [formed]: "in a name" }],
+};
+const failure = `no entry with {"apiKey":"${named}"} and ${formed} and ${own}`;
 
 const key = "a-key-of-16-chars-or-more";
 /** Of a caller that looks after the fleet, and may not see content. */
@@ -29,12 +34,12 @@ let server: Awaited<ReturnType<typeof startTestServer>>;
 let ids: Record<string, string>;
 let streamed: string[];
 
-const store = task("store", {}, async ({ taskId, progress, step, log: own }) => {
+const store = task("store", {}, async ({ taskId, progress, step, log: taskLog }) => {
   progress(content);
   const stored = async () => (await server.flotilla.tasks.get(taskId))?.progress;
   await until("the progress", async () => (await stored()) !== null);
   await step("look", () => content);
-  own.info({ content, authorization: named }, `using ${formed}`);
+  taskLog.info({ content, authorization: named }, `using ${formed} and ${own}`);
   return content;
 });
 const failing = task("failing", { attempts: 2, backoff: { baseMs: 1 } }, () => {
@@ -52,7 +57,7 @@ const order = flow("order", { version: 1 })
   .end();
 const clerk = agent("clerk", async function* () {
   yield { type: "text-start", id: "t" } as const;
-  for (const delta of [`Bearer ${formed}`, "\n", ...formed.split(""), " is it\n"])
+  for (const delta of [`Bearer ${formed}`, "\n", ...`${formed} ${own}`.split(""), " is it\n"])
     yield { type: "text-delta", id: "t", delta } as const;
   yield { type: "text-end", id: "t" } as const;
   const call = { toolCallId: "c", toolName: "look" };
@@ -98,6 +103,7 @@ beforeAll(async () => {
     server: { apiKeys: [key, { key: viewerKey, verbs: viewing }], tokens: { secret } },
     log,
     podLog: log,
+    redact,
   });
   const { taskId } = await change("POST", "/v1/tasks", {
     name: "store",
@@ -146,7 +152,8 @@ beforeAll(async () => {
   const socket = await dial(server.socketUrl, { headers: { Authorization: `Bearer ${key}` } });
   socket.socket.on("message", (data: Buffer) => streamed.push(data.toString()));
   await socket.request({ type: "join", session: session.sessionId, lastSeq: 0 });
-  const message = { author: "ada", metadata: content, ...textMessage(`my key is ${formed}`) };
+  const said = textMessage(`my key is ${formed} or ${own}`);
+  const message = { author: "ada", metadata: content, ...said };
   await change("POST", `${at}/messages`, { ...message, to: "clerk" });
   const lastSeq = async () =>
     (JSON.parse((await call("GET", at)).text) as { lastSeq: number }).lastSeq;
@@ -165,7 +172,7 @@ beforeAll(async () => {
 });
 afterAll(() => server[Symbol.asyncDispose]());
 
-const hasCanary = (text: string) => text.includes(formed) || text.includes(named);
+const hasCanary = (text: string) => [formed, named, own].some((each) => text.includes(each));
 /** Endless ones are read while all this happens; a throttle holds nothing that users put in. */
 const readElsewhere = [
   "/v1/sessions/{sessionId}/events",
@@ -214,12 +221,24 @@ describe("a secret in everything that users put in", () => {
 
   test("isn't in the answers to changes, nor in errors", async () => {
     expect(answers.filter(hasCanary)).toEqual([]);
-    for (const path of [`/v1/tasks/${formed}`, `/v1/runs/${formed}`, `/v1/${formed}`]) {
-      const { status, text } = await call("GET", path);
-      expect({ status, path }).toEqual({ status: 404, path });
-      expect(text).toContain("[redacted]");
-      expect(hasCanary(text)).toBe(false);
+    for (const canary of [formed, own]) {
+      for (const path of [`/v1/tasks/${canary}`, `/v1/runs/${canary}`, `/v1/${canary}`]) {
+        const { status, text } = await call("GET", path);
+        expect({ status, path }).toEqual({ status: 404, path });
+        expect(text).toContain("[redacted]");
+        expect(hasCanary(text)).toBe(false);
+      }
     }
+    const rows = [{ name: "store", options: { [own]: 1 } }];
+    const { text: outcomes } = await call("POST", "/v1/tasks/bulk", rows);
+    expect(outcomes).toContain("[redacted]");
+    expect(hasCanary(outcomes)).toBe(false);
+    const socket = await dial(server.socketUrl, { headers: { Authorization: `Bearer ${key}` } });
+    const refused = await socket.request({ type: "join", session: own, lastSeq: 0 });
+    expect(refused).toMatchObject({ type: "error", code: "not_found" });
+    expect(JSON.stringify(refused)).toContain("[redacted]");
+    expect(hasCanary(socket.messages.join(""))).toBe(false);
+    socket.close();
   });
 
   test("isn't lost when what was read without it is sent to be stored again", async () => {

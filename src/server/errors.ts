@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import { type ErrorCode, FlotillaError, messageOf } from "../base/errors.ts";
 import { isJsonObject } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
-import { defaultRedactor } from "../redaction/redactor.ts";
+import { sharedRedactor } from "../redaction/redactor.ts";
 
 /** The body of every error response. */
 export type ErrorBody = {
@@ -157,8 +157,8 @@ export function publicErrorOf(
 ): Pick<ErrorBody["error"], "message" | "details"> {
   const isOfStore = code.startsWith("store_") || publicMessages[code] !== undefined;
   if (!isOfStore) {
-    const left = defaultRedactor.value(details, "error");
-    return { message: defaultRedactor.text(message), details: isJsonObject(left) ? left : {} };
+    const left = sharedRedactor.value(details, "error");
+    return { message: sharedRedactor.text(message), details: isJsonObject(left) ? left : {} };
   }
   return {
     message: publicMessages[code] ?? "the store can't be used: see the server's log",

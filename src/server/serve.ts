@@ -9,6 +9,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import { redactingLogger } from "../redaction/log.ts";
+import { shareRedactor } from "../redaction/redactor.ts";
 import type { ServerConfig } from "../runtime/server-config.ts";
 import {
   type AnonymousConnections,
@@ -159,9 +160,11 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   }
   const common = { host, clock, checkPeer, certificate };
   const listening: ListeningServer[] = [];
+  const unshare = parts.redactor ? shareRedactor(parts.redactor) : () => {};
   const close = async () => {
     certificate?.close();
     await Promise.all(listening.map((each) => each.close()));
+    unshare();
   };
   try {
     const main = await listen(app, {

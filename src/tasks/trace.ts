@@ -20,7 +20,7 @@ import {
   type TraceContext,
   type TraceHeaders,
 } from "../base/trace-context.ts";
-import { defaultRedactor } from "../redaction/redactor.ts";
+import { sharedRedactor } from "../redaction/redactor.ts";
 import type { StepTrace } from "../steps/model.ts";
 import type { Enqueued } from "./enqueue/options.ts";
 import type { Claim, TaskError } from "./rows.ts";
@@ -166,13 +166,19 @@ export function inSpan<Result>(
 export const stepTrace: StepTrace = {
   run({ name, path }, call) {
     const tracer = activeTracer();
-    const attributes = { "flotilla.step.key": path };
-    const span = quietly(() => tracer?.startSpan(`step ${name}`, { attributes }));
+    if (tracer === undefined) return call();
+    const span = quietly(() => {
+      const attributes = { "flotilla.step.key": sharedRedactor.text(path) };
+      return tracer.startSpan(`step ${sharedRedactor.text(name)}`, { attributes });
+    });
     if (span === undefined) return call();
     return inSpan(span, () => endedWith(span, call), context.active());
   },
   answered(key) {
-    quietly(() => trace.getActiveSpan()?.addEvent("step answered", { "flotilla.step.key": key }));
+    quietly(() => {
+      const span = trace.getActiveSpan();
+      span?.addEvent("step answered", { "flotilla.step.key": sharedRedactor.text(key) });
+    });
   },
 };
 
@@ -216,8 +222,8 @@ export function messaging(name: string) {
 export function failSpan(span: Span, error: TaskError): void {
   if (!span.isRecording()) return;
   const { code } = error;
-  const message = defaultRedactor.text(error.message);
-  const stack = error.stack === undefined ? undefined : defaultRedactor.text(error.stack);
+  const message = sharedRedactor.text(error.message);
+  const stack = error.stack === undefined ? undefined : sharedRedactor.text(error.stack);
   span.setAttribute("error.type", code);
   span.recordException({ name: code, message, ...(stack !== undefined && { stack }) });
   span.setStatus({ code: SpanStatusCode.ERROR, message });

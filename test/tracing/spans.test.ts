@@ -272,6 +272,26 @@ describe("a run", () => {
     expect(await spanOf("run mail")).toMatchObject({ parentId: undefined });
   });
 
+  test("has nothing in its spans that the config's `redact` hides", async () => {
+    register();
+    const leaking = task("leaking").handle({ attempts: 1 }, async ({ step }) => {
+      await step("look at MINE-123456", () => 1);
+      throw new Error("no entry for MINE-123456 and Bearer abc123def456");
+    });
+    const redact = [/\bMINE-\d{6}\b/];
+    const settings = { use: [leaking], log: silentLogger, redact };
+    pod = await startPod({ store: `sqlite:${place.path}`, ...settings });
+    const { taskId } = await flotilla.enqueue(leaking, null);
+    await expect(flotilla.waitFor(taskId)).rejects.toThrow("MINE-123456");
+    expect(await spanOf("run leaking")).toMatchObject({
+      exceptions: ["no entry for [redacted] and Bearer [redacted]"],
+    });
+    expect(await spanOf("step look at [redacted]")).toMatchObject({
+      attributes: { "flotilla.step.key": "look at [redacted]" },
+    });
+    expect(JSON.stringify(spans)).not.toMatch(/MINE-123456|abc123def456/);
+  });
+
   test("isn't part of whatever trace its pod was started in", async () => {
     register();
     await trace.getTracer("the program").startActiveSpan("start", async (span) => {
