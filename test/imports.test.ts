@@ -31,7 +31,7 @@ const mayImport: Record<string, string[]> = {
   pods: ["base", "store"],
   bus: ["base", "store"],
   links: ["base", "store"],
-  audit: ["base", "store", "pods"],
+  audit: ["base", "redaction", "store", "pods"],
   throttles: ["base", "store", "pods", "audit"],
   steps: ["base", "store", "throttles"],
   tasks: ["base", "protocol", "redaction", "store", "pods", "audit", "links", "throttles", "steps"],

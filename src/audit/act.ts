@@ -1,8 +1,10 @@
+import * as telemetry from "@opentelemetry/api";
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, hasCode } from "../base/errors.ts";
+import { FlotillaError, hasCode, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
+import { sharedRedactor } from "../redaction/redactor.ts";
 import type { Database, Row, WriteOptions } from "../store/database.ts";
 import { type RetryOptions, sendUntilKnown } from "../store/retry.ts";
 import type { Statement } from "../store/sql.ts";
@@ -40,8 +42,14 @@ export const actions = [
   "schedules.remove",
   "schedules.resume",
   "sessions.archive",
+  "sessions.compact",
+  "sessions.decide",
   "sessions.members",
+  "sessions.metadata",
+  "sessions.regenerate",
   "sessions.remove",
+  "sessions.signal",
+  "sessions.stop",
   "sessions.unarchive",
   "sign-ins.create",
   "sign-ins.end",
@@ -76,6 +84,8 @@ export const noEntry: WriteEntry = () => [];
 /** An act as its entry was stored. */
 export type StoredAct = {
   readonly id: string;
+  readonly action: string;
+  readonly outcome: string;
   readonly count: number;
   readonly after: Readonly<Record<string, unknown>>;
 };
@@ -91,8 +101,10 @@ export type Act = {
   find(): Promise<StoredAct | undefined>;
   /** Whether an act that has changed nothing may have been stored for another call of its caller. */
   readonly isShared: boolean;
-  /** Logs the act if its entry is among the answers to these statements. Returns whether it is. */
+  /** Reports the act if its entry is among the answers to these statements. Returns whether it is. */
   report(statements: readonly Statement[], tables: readonly Row[][]): boolean;
+  /** Reports the act if this is its own entry, which was stored by a send whose answer was lost. */
+  reportStored(stored: StoredAct): void;
 };
 
 export type ActParts = {
@@ -111,9 +123,16 @@ export async function beginAct(
   const actor = currentActor();
   const id = ids.next();
   const none = { id, entry: noEntry, stored: undefined, find: async () => undefined };
-  if (!actor) return { ...none, isShared: false, report: () => false };
+  if (!actor) {
+    return { ...none, isShared: false, report: () => false, reportStored: () => {} };
+  }
   const entry = entryOf(actor, id, about);
   const written = new Set<Statement>();
+  let isReported = false;
+  const reportOnce = ({ action, outcome }: Pick<StoredAct, "action" | "outcome">) => {
+    if (!isReported) reportEntry(log, { ...entry, action, outcome });
+    isReported = true;
+  };
   const find = async () => {
     const [row] = await database.read(readEntry(entry));
     return row && toStoredAct(row, entry);
@@ -129,9 +148,13 @@ export async function beginAct(
     find,
     isShared: entry.actId !== null,
     report(statements, tables) {
-      const isStored = statements.some((each, at) => written.has(each) && tables[at]!.length > 0);
-      if (isStored && log) logEntry(log, entry);
-      return isStored;
+      const at = statements.findIndex((each, place) => written.has(each) && tables[place]![0]);
+      const row = tables[at]?.[0];
+      if (row) reportOnce({ action: row["action"], outcome: row["outcome"] });
+      return row !== undefined;
+    },
+    reportStored(stored) {
+      if (stored.id === id) reportOnce(stored);
     },
   };
 }
@@ -154,9 +177,53 @@ export function entryOf(actor: Actor, id: string, about: ActAbout): ActEntry {
   };
 }
 
-/** The line of an act in the log, after its commit. */
-export function logEntry(log: Logger, { userId, ...entry }: ActEntry): void {
-  log.info({ ...entry, user: userId }, "audited act");
+/** An entry as it is reported, after its commit. */
+export type ReportedEntry = ActEntry & { readonly outcome: string };
+
+/**
+ * The line of an act in the log, and its record for OpenTelemetry. A process that dies before writes
+ * neither: the table is the truth.
+ */
+export function reportEntry(log: Logger | undefined, entry: ReportedEntry): void {
+  const { userId, outcome, ...line } = entry;
+  log?.info({ ...line, user: userId, outcome }, "audited act");
+  emitEntry(entry);
+}
+
+// The number of INFO. The API has a name for it only where it has logs.
+const infoSeverity = 9;
+
+/**
+ * Emits an entry as a log record, by the SDK that the program has registered, if any. A release of the API
+ * before 1.10 has no logs. An SDK that throws costs the record, and never the act.
+ */
+export function emitEntry(entry: Partial<ReportedEntry>): void {
+  const { logs, diag } = telemetry as Partial<typeof telemetry>;
+  try {
+    logs?.getLogger("flotilla").emit({
+      eventName: "flotilla.audit",
+      severityNumber: infoSeverity,
+      severityText: "INFO",
+      body: "audited act",
+      attributes: attributesOf(entry),
+    });
+  } catch (error) {
+    diag?.error(`flotilla: the record of an act was lost: ${messageOf(error)}`);
+  }
+}
+
+/** What an entry says, without what it doesn't, and without secrets in what a caller has written. */
+function attributesOf(entry: Partial<ReportedEntry>): Record<string, string> {
+  const { id, actor, tenant, userId, keyName, role, address } = entry;
+  const { action, subject, filter, reason, actId, outcome } = entry;
+  const who = { actor, tenant, user: userId, key: keyName, role, address };
+  const what = { id, action, subject, filter, reason, act_id: actId, outcome };
+  const given = Object.entries({ ...who, ...what }).filter(
+    ([, text]) => text != null && text !== "",
+  );
+  return Object.fromEntries(
+    given.map(([name, text]) => [`flotilla.audit.${name}`, sharedRedactor.text(text!)]),
+  );
 }
 
 export type ActWrite = {
@@ -187,6 +254,7 @@ export async function writeAct(
   options: Pick<RetryOptions, "limitMs" | "codes">,
 ): Promise<ActWritten> {
   const answer = async (stored: StoredAct): Promise<ActWritten> => {
+    act.reportStored(stored);
     const read = () => database.read(statements(stored.id, noEntry).at(-1)!);
     return { tables: [hasAnswer ? await read() : []], repeated: true, stored };
   };
@@ -195,9 +263,13 @@ export async function writeAct(
   const send = async (repeated: boolean): Promise<ActWritten> => {
     try {
       const tables = await database.write(all, writeOptions);
-      const isStored = act.report(all, tables);
-      const before = !isStored && act.isShared ? await act.find() : undefined;
-      return before ? await answer(before) : { tables, repeated };
+      if (act.report(all, tables)) return { tables, repeated };
+      if (act.isShared) {
+        const before = await act.find();
+        return before ? await answer(before) : { tables, repeated };
+      }
+      if (repeated) await reportLost(act);
+      return { tables, repeated };
     } catch (error) {
       const stored = hasCode(error, "duplicate_key") ? await act.find() : undefined;
       if (stored) return answer(stored);
@@ -210,6 +282,12 @@ export async function writeAct(
     ...options,
     onFailed: ({ waitMs }) => database.report?.({ type: "resent", waitMs }),
   });
+}
+
+/** Reports an act that an earlier send has stored, if one has. What is done doesn't fail with its report. */
+export async function reportLost(act: Act): Promise<void> {
+  const own = await act.find().catch(() => undefined);
+  if (own) act.reportStored(own);
 }
 
 /**
@@ -242,6 +320,8 @@ function toStoredAct(row: Row, { action, subject, actId }: ActEntry): StoredAct 
   }
   return {
     id: row["id"],
+    action: row["action"],
+    outcome: row["outcome"],
     count: Number(row["count"] ?? 0),
     after: row["after"] === null ? {} : (JSON.parse(row["after"]) as Record<string, unknown>),
   };

@@ -13,7 +13,7 @@ export type Actor = {
   readonly tenant?: string;
   /** Of a `key`: its name, or what else identifies it. */
   readonly keyName?: string;
-  /** Of a `user`: itself; of a `cli`: the user of the machine; of others: whom they act for. */
+  /** Of a `user` and a `local`: itself; of a `cli`: the user of the machine; of others: whom they act for. */
   readonly user?: string;
   readonly role?: string;
   /** From where: the address of a connection, or the name of the machine. */
@@ -45,8 +45,14 @@ export function currentActor(): Actor | undefined {
   return actors.getStore() ?? program;
 }
 
+/** Whether the actor looks after the fleet: by its role, or because it is on the machine itself. */
+export function isOperator({ kind, role }: Actor): boolean {
+  return kind === "cli" || kind === "local" || role === "operator" || role === "admin";
+}
+
 /** The actor as one word that pages are found by. */
 export function actorName({ kind, keyName, user }: Actor): string {
+  if (kind === "local") return kind;
   const name = kind === "key" ? keyName : user;
   return name === undefined ? kind : `${kind}/${name}`;
 }

@@ -5,11 +5,13 @@ import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Database } from "../store/database.ts";
+import { emitEntry } from "./act.ts";
 import {
   countEntries,
   deleteOldEntries,
   deleteOldestOf,
   endFull,
+  fullAction,
   hasOldEntries,
   markFull,
 } from "./sql.ts";
@@ -72,7 +74,9 @@ export function createAuditLeader(options: AuditLeaderOptions) {
       ({ entries, isFull } = await count());
     }
     if (entries > maxEntries && !isFull) {
-      await database.write([markFull(ids.next(), maxEntries)]);
+      const id = ids.next();
+      await database.write([markFull(id, maxEntries)]);
+      emitEntry({ id, actor: "leader", action: fullAction, outcome: "full" });
       log.error({ entries, maxEntries }, "the audit is full: acts are refused");
     } else if (entries < maxEntries && isFull) {
       await database.write([endFull()]);

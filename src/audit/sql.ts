@@ -50,9 +50,11 @@ export const fullAction = "audit.full";
 const isFull = sql`exists (
   select 1 from ${audit} past where past.action = ${fullAction} and past.outcome = 'full')`;
 
+const decided = sql`id, action, outcome`;
+
 /**
  * The entry of an act, for the act's own transaction. An entry that is stored already, and a full audit,
- * are errors, which undo the transaction. Returns the id if there is an entry.
+ * are errors, which undo the transaction. Returns what only the row decides, if there is an entry.
  */
 export function insertEntry(entry: ActEntry, facts: EntryFacts = {}): Statement {
   const { when = sql``, action = entry.action, before = null, after = null } = facts;
@@ -65,7 +67,7 @@ export function insertEntry(entry: ActEntry, facts: EntryFacts = {}): Statement 
       cast(${count} as bigint), ${before}, ${after},
       case when ${isFull} then null else ${outcome} end, ${entry.reason}, ${entry.actId}
     ${when}
-    ${returning(sql`id`, { after: sql`select id from ${audit} where id = ${entry.id}` })}`;
+    ${returning(decided, { after: sql`select ${decided} from ${audit} where id = ${entry.id}` })}`;
 }
 
 /** An entry with all that it says, because the act was decided before it is written. */

@@ -1,4 +1,4 @@
-import { logEntry } from "../audit/act.ts";
+import { reportEntry } from "../audit/act.ts";
 import type { Json } from "../base/json.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Logger } from "../base/log.ts";
@@ -173,7 +173,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
         const followed = deliveries(committed, owner.cachedHeader, hub.isFollowed);
         if (followed.length > 0) hub.committed(followed);
         const { record, durationMs } = committed;
-        for (const act of record.acts ?? []) logEntry(parts.log, act);
+        for (const act of record.acts ?? []) reportEntry(parts.log, { ...act, outcome: "done" });
         options.onEvent({ type: "record", entries: record.entries.length, durationMs });
       },
     });

@@ -1,3 +1,7 @@
+-- src/dead-letters/sql.ts: readGroupSecret
+select secret from flotilla.bus_secret limit cast($1 as integer)
+-- values: [1]
+
 -- src/dead-letters/sql.ts: failedAfter
 select task_id, claim_token, last_update, redrive_id, now_ms() as now from flotilla.task
 where status = 'failed' and (last_update, task_id) > ($1, $2)
@@ -36,9 +40,9 @@ on conflict (redrive_id) do nothing
     case when exists (
 select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
   from flotilla.redrive where redrive_id = $17
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,null,"{\"redriveId\":\"redrive-1\",\"maxStep\":100,\"fromStart\":true}","audit.full","done",null,"click-1","redrive-1"]
 
 select * from flotilla.redrive where redrive_id = $1
@@ -293,9 +297,9 @@ select redrive_id from flotilla.redrive where redrive_id = $1 for update
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.redrive where redrive_id = $18 and state = 'running'
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"running\"}","{\"state\":\"stopping\"}","audit.full","done",null,"click-1","redrive-1"]
 
 update flotilla.redrive
@@ -348,9 +352,9 @@ select 1 from flotilla.audit past where past.action = $16 and past.outcome = 'fu
   select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($20::text[], $21::bigint[]) as each_row (task_id, token)) wanted
   join flotilla.task_event event on event.task_id = wanted.task_id
   where event.type = 'discarded' and event.detail = $22) > 0
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($1::text[], $2::bigint[]) as each_row (task_id, token)) wanted

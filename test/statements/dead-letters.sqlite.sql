@@ -1,3 +1,7 @@
+-- src/dead-letters/sql.ts: readGroupSecret
+select secret from flotilla_bus_secret limit cast(? as integer)
+-- values: [1]
+
 -- src/dead-letters/sql.ts: failedAfter
 select task_id, claim_token, last_update, redrive_id, now_ms() as now from flotilla_task
 where status = 'failed' and (last_update, task_id) > (?, ?)
@@ -36,9 +40,9 @@ on conflict (redrive_id) do nothing
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_redrive where redrive_id = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,null,"{\"redriveId\":\"redrive-1\",\"maxStep\":100,\"fromStart\":true}","audit.full","done",null,"click-1","redrive-1"]
 
 select * from flotilla_redrive where redrive_id = ?
@@ -293,9 +297,9 @@ select redrive_id from flotilla_redrive where redrive_id = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_redrive where redrive_id = ? and state = 'running'
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"running\"}","{\"state\":\"stopping\"}","audit.full","done",null,"click-1","redrive-1"]
 
 update flotilla_redrive
@@ -348,9 +352,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
   join flotilla_task_event event on event.task_id = wanted.task_id
   where event.type = 'discarded' and event.detail = ?) > 0
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"[[\"task-1\",3]]","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","[[\"task-1\",3]]","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted

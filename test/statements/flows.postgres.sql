@@ -69,9 +69,9 @@ select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'fu
   where past.task_id = $20
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like $21 and past.detail not like $22 || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}","{\"version\":2}","audit.full","done",null,"click-1","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla.step_journal where owner_id in (select task.task_id from flotilla.task task where task.task_id = $1 and task.status = 'pending'

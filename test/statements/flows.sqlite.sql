@@ -69,9 +69,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   where past.task_id = ?
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}","{\"version\":2}","audit.full","done",null,"click-1","run-1",2,"run-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla_step_journal where owner_id in (select task.task_id from flotilla_task task where task.task_id = ? and task.status = 'pending'

@@ -104,9 +104,9 @@ select schedule_id from flotilla.schedule where schedule_id = $1 and created_at 
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.schedule where schedule_id = $18 and created_at = $19
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}",null,"audit.full","done",null,"click-1","nightly",1]
 
 delete from flotilla.schedule where schedule_id = $1 and created_at = $2
@@ -121,9 +121,9 @@ delete from flotilla.schedule where schedule_id = $1 and created_at = $2
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.schedule where schedule_id = $18 and mark = $19
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{}","audit.full","done",null,"click-1","nightly","mark-1"]
 
 -- src/schedules/sql.ts: fireSchedule
@@ -138,9 +138,9 @@ select schedule_id from flotilla.schedule where schedule_id = $1 and created_at 
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.schedule where schedule_id = $18 and created_at = $19 and last_update = $20
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"taskId\":\"task-1\"}","audit.full","done",null,"click-1","nightly",1,2]
 
 insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,

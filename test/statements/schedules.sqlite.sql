@@ -104,9 +104,9 @@ select schedule_id from flotilla_schedule where schedule_id = ? and created_at =
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_schedule where schedule_id = ? and created_at = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}",null,"audit.full","done",null,"click-1","nightly",1]
 
 delete from flotilla_schedule where schedule_id = ? and created_at = ?
@@ -121,9 +121,9 @@ delete from flotilla_schedule where schedule_id = ? and created_at = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_schedule where schedule_id = ? and mark = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{}","audit.full","done",null,"click-1","nightly","mark-1"]
 
 -- src/schedules/sql.ts: fireSchedule
@@ -138,9 +138,9 @@ select schedule_id from flotilla_schedule where schedule_id = ? and created_at =
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_schedule where schedule_id = ? and created_at = ? and last_update = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"taskId\":\"task-1\"}","audit.full","done",null,"click-1","nightly",1,2]
 
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,

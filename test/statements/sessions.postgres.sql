@@ -448,6 +448,13 @@ where tenant = $1
   and agent.name = any(array(select asked.name from (select name collate "C" as name from unnest($2::text[]) as each_row (name)) asked))
 -- values: ["default","{\"helper\"}"]
 
+-- src/sessions/agents/sql.ts: countPlainSecrets
+select count(*) as agents from (
+  select 1 from flotilla.agent
+  where substr(secrets, 1, 1) <> $1 and secrets not in ('{}', $2)
+  limit cast($3 as integer)) counted
+-- values: ["~","{\"agent\":{\"headers\":{},\"signing\":[]},\"compaction\":{\"headers\":{},\"signing\":[]}}",10000]
+
 -- src/sessions/agents/sql.ts: storedByNames
 select tenant, name from flotilla.agent agent
 where agent.name = any(array(select asked.name from (select name collate "C" as name from unnest($1::text[]) as each_row (name)) asked))
@@ -484,9 +491,9 @@ on conflict (tenant, name) do nothing
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   where not exists (select 1 from flotilla.agent where tenant = $18 and name = $19)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
 
 insert into flotilla.agent (tenant, name, settings, secrets)
@@ -512,9 +519,9 @@ select name from flotilla.agent where tenant = $1 and name = $2 and revision = $
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.agent where tenant = $18 and name = $19 and revision = $20
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"revision\":1}","{\"revision\":2}","audit.full","done",null,"click-1","default","helper",1]
 
 update flotilla.agent
@@ -534,9 +541,9 @@ select name from flotilla.agent where tenant = $1 and name = $2 for update
     case when exists (
 select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
   from flotilla.agent where tenant = $17 and name = $18
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"audit.full","done",null,"click-1","default","helper"]
 
 delete from flotilla.agent where tenant = $1 and name = $2

@@ -448,6 +448,13 @@ where tenant = ?
   and agent.name in (select asked.name from (select value ->> 0 as name from jsonb_each(?)) asked)
 -- values: ["default","[[\"helper\"]]"]
 
+-- src/sessions/agents/sql.ts: countPlainSecrets
+select count(*) as agents from (
+  select 1 from flotilla_agent
+  where substr(secrets, 1, 1) <> ? and secrets not in ('{}', ?)
+  limit cast(? as integer)) counted
+-- values: ["~","{\"agent\":{\"headers\":{},\"signing\":[]},\"compaction\":{\"headers\":{},\"signing\":[]}}",10000]
+
 -- src/sessions/agents/sql.ts: storedByNames
 select tenant, name from flotilla_agent agent
 where agent.name in (select asked.name from (select value ->> 0 as name from jsonb_each(?)) asked)
@@ -484,9 +491,9 @@ on conflict (tenant, name) do nothing
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   where not exists (select 1 from flotilla_agent where tenant = ? and name = ?)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
 
 insert into flotilla_agent (tenant, name, settings, secrets)
@@ -512,9 +519,9 @@ select name from flotilla_agent where tenant = ? and name = ? and revision = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_agent where tenant = ? and name = ? and revision = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"revision\":1}","{\"revision\":2}","audit.full","done",null,"click-1","default","helper",1]
 
 update flotilla_agent
@@ -534,9 +541,9 @@ select name from flotilla_agent where tenant = ? and name = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_agent where tenant = ? and name = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"audit.full","done",null,"click-1","default","helper"]
 
 delete from flotilla_agent where tenant = ? and name = ?

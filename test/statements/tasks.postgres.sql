@@ -1639,9 +1639,9 @@ delete from flotilla.task where ctid = any(array(
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   where exists (select task_id from (select task_id collate "C" as task_id from unnest($18::text[]) as each_row (task_id)) old
   where not exists (select 1 from flotilla.task task where task.task_id = old.task_id))
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"{\"task-1\"}",null,null,"audit.full","begun",null,"click-1","{\"task-1\"}"]
 
 delete from flotilla.task_event where task_id in (select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
@@ -2164,9 +2164,9 @@ select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'fu
   and flow_version is null and not exists (select 1 from flotilla.task_signal past
   where past.task_id = $19 and past.signal_id = $20) and (select count(*) from flotilla.task_signal past
   where past.task_id = $21 and past.taken = 0) < $22
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"signal\":\"paid\"}","audit.full","done",null,"click-1","task-1","task-1","signal-1","task-1",1000]
 
   update flotilla.task
@@ -2784,9 +2784,9 @@ select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'fu
   where past.task_id = $22
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like $23 and past.detail not like $24 || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","runs.cancel","task-1",null,1,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 select task_id from flotilla.task task where task_id = any(array(
@@ -3161,9 +3161,9 @@ select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'fu
   select 1 from flotilla.task_event past
   where past.task_id = flotilla.task.task_id and past.type = 'retried'
     and past.detail = $19 || cast(flotilla.task.claim_token + 1 as text) || '}')
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.resume","runs.resume","task-1",null,1,null,"audit.full","done",null,"click-1","task-1","{\"request\":\"request-1\",\"token\":"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status in ('failed', 'cancelled') and exists (
@@ -3259,9 +3259,9 @@ select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'fu
   where past.task_id = $19
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like $20 and past.detail not like $21 || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}",null,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla.step_journal where owner_id in (select task_id from flotilla.task where task_id = $1 and status = 'pending' and flow_version is null
@@ -3439,9 +3439,9 @@ where not exists (
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   where coalesce((select max_running from flotilla.task_limit where scope = $18 and by_hand = 1), 0) <> $19
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"tenant/acme","{\"limit\":3}","audit.full","done",null,"click-1","tenant/acme",3]
 
 -- src/tasks/sql/limits.ts: putLimit
@@ -3582,9 +3582,9 @@ select name from flotilla.task_pause where name = $1 for update
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.task_pause where name = $18 and done < $19 and paused <> $20
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"paused\":false}","{\"paused\":true}","audit.full","done",null,"click-1","mail",2,1]
 
 -- src/tasks/sql/limits.ts: listPauses

@@ -1632,9 +1632,9 @@ delete from flotilla_task where rowid in (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   where exists (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
   where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"[[\"task-1\"]]",null,null,"audit.full","begun",null,"click-1","[[\"task-1\"]]"]
 
 delete from flotilla_task_event where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
@@ -2152,9 +2152,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   and flow_version is null and not exists (select 1 from flotilla_task_signal past
   where past.task_id = ? and past.signal_id = ?) and (select count(*) from flotilla_task_signal past
   where past.task_id = ? and past.taken = 0) < ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"signal\":\"paid\"}","audit.full","done",null,"click-1","task-1","task-1","signal-1","task-1",1000]
 
   update flotilla_task
@@ -2772,9 +2772,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   where past.task_id = ?
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","runs.cancel","task-1",null,1,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 select task_id from flotilla_task task where task_id in (
@@ -3149,9 +3149,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   select 1 from flotilla_task_event past
   where past.task_id = flotilla_task.task_id and past.type = 'retried'
     and past.detail = ? || cast(flotilla_task.claim_token + 1 as text) || '}')
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.resume","runs.resume","task-1",null,1,null,"audit.full","done",null,"click-1","task-1","{\"request\":\"request-1\",\"token\":"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status in ('failed', 'cancelled') and exists (
@@ -3247,9 +3247,9 @@ select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full
   where past.task_id = ?
     and case when past.type in ('cancel_requested', 'given_up', 'resume')
       then past.detail like ? and past.detail not like ? || cast(wake + 1 as text) || '}' else false end)
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"status\":\"set_aside\"}",null,"audit.full","done",null,"click-1","task-1","task-1","%\"request\":\"request-1\",\"wake\":%","%\"request\":\"request-1\",\"wake\":"]
 
 delete from flotilla_step_journal where owner_id in (select task_id from flotilla_task where task_id = ? and status = 'pending' and flow_version is null
@@ -3427,9 +3427,9 @@ where not exists (
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   where coalesce((select max_running from flotilla_task_limit where scope = ? and by_hand = 1), 0) <> ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"tenant/acme","{\"limit\":3}","audit.full","done",null,"click-1","tenant/acme",3]
 
 -- src/tasks/sql/limits.ts: putLimit
@@ -3570,9 +3570,9 @@ select name from flotilla_task_pause where name = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_task_pause where name = ? and done < ? and paused <> ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"paused\":false}","{\"paused\":true}","audit.full","done",null,"click-1","mail",2,1]
 
 -- src/tasks/sql/limits.ts: listPauses

@@ -82,9 +82,9 @@ select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for 
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
   from flotilla.throttle where name = $18 and key = $19 and rev = $20
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla.audit where id = $1
+select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}","{}","audit.full","done",null,"click-1","openai","acme",3]
 
 -- src/throttles/shares/sql.ts: getRecentReports

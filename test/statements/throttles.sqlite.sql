@@ -82,9 +82,9 @@ select rev from flotilla_throttle where name = ? and key = ? and rev = ?
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   from flotilla_throttle where name = ? and key = ? and rev = ?
-  returning id
+  returning id, action, outcome
 -- instead of returning:
-select id from flotilla_audit where id = ?
+select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{}","{}","audit.full","done",null,"click-1","openai","acme",3]
 
 -- src/throttles/shares/sql.ts: getRecentReports

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { type LogRecord, logs, SeverityNumber } from "@opentelemetry/api";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
 import { actions } from "../act.ts";
@@ -128,6 +129,69 @@ export function actsContract(kind: StoreKind): void {
         expect(await scene.entries()).toMatchObject([{ action: each.action, actId: "click-1" }]);
       },
     );
+
+    /** What an SDK that the program has registered gets to export. */
+    const exported = (emit?: (record: LogRecord) => void): LogRecord[] => {
+      const records: LogRecord[] = [];
+      const collect = (record: LogRecord) => void records.push(record);
+      logs.setGlobalLoggerProvider({
+        getLogger: () => ({ emit: emit ?? collect, enabled: () => true }),
+      });
+      onTestFinished(() => logs.disable());
+      return records;
+    };
+
+    test.each(cases)("%s is one log record of OpenTelemetry, with no payload", async (_, each) => {
+      await arranged(each);
+      const records = exported();
+      await actAs(operator, () => each.act(scene.clients()));
+      await Promise.resolve(inHandler(() => each.act(scene.clients()))).catch(() => {});
+      const [entry] = await scene.entries();
+      expect(records).toHaveLength(1);
+      const [{ eventName, severityNumber, attributes }] = records as [LogRecord];
+      expect({ eventName, severityNumber }).toEqual({
+        eventName: "flotilla.audit",
+        severityNumber: SeverityNumber.INFO,
+      });
+      expect(attributes).toMatchObject({
+        "flotilla.audit.id": entry!.id,
+        "flotilla.audit.action": each.action,
+        "flotilla.audit.actor": "key/web",
+        "flotilla.audit.user": "zoe",
+        "flotilla.audit.role": "operator",
+        "flotilla.audit.tenant": "acme",
+        "flotilla.audit.address": "10.0.0.1",
+        // An act of several transactions is reported with its first.
+        "flotilla.audit.outcome": expect.stringMatching(/^(?:done|begun)$/),
+        ...(entry!.subject !== null && { "flotilla.audit.subject": entry!.subject }),
+      });
+      expect(JSON.stringify(records)).not.toContain("canary-secret");
+    });
+
+    test.each(cases)("%s is one log record also where its answer is lost", async (_, each) => {
+      await arranged(each);
+      const records = exported();
+      await done(actAs(operator, () => each.act(scene.clients(scene.losing()))));
+      expect(records.map(({ attributes }) => attributes?.["flotilla.audit.action"])).toEqual([
+        each.action,
+      ]);
+    });
+
+    test("are done though the SDK throws, and are exported without secrets", async () => {
+      const { tasks } = scene.clients();
+      const records = exported();
+      await tasks.pause("mail", { reason: "leaked: Bearer abc123def456" });
+      expect(records[0]!.attributes).toMatchObject({
+        "flotilla.audit.reason": "leaked: Bearer [redacted]",
+        "flotilla.audit.actor": "program",
+      });
+      logs.disable();
+      exported(() => {
+        throw new Error("the exporter is broken");
+      });
+      await tasks.resume("mail");
+      expect(await scene.entries()).toHaveLength(2);
+    });
 
     test("with one id are two if two callers have sent them, also of two tenants", async () => {
       const { tasks } = scene.clients();

@@ -1,5 +1,6 @@
+import { type LogRecord, logs } from "@opentelemetry/api";
 import fc from "fast-check";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
@@ -141,8 +142,15 @@ export function auditPagesContract(kind: StoreKind): void {
       const logged: string[] = [];
       const note = (_: object, message: string) => void logged.push(message);
       const log = { debug: note, info: note, warn: note, error: note };
+      const exported: unknown[] = [];
+      const emit = ({ attributes }: LogRecord) => void exported.push(attributes);
+      logs.setGlobalLoggerProvider({ getLogger: () => ({ emit, enabled: () => true }) });
+      onTestFinished(() => logs.disable());
       await lead({ maxEntries: 10, log }).pass();
       await lead({ maxEntries: 10 }).pass();
+      expect(exported).toMatchObject([
+        { "flotilla.audit.action": "audit.full", "flotilla.audit.outcome": "full" },
+      ]);
       const { tasks, audit: read } = scene.clients();
       const full = await read.list({ action: "audit.full" });
       expect(full.entries).toMatchObject([{ actor: "leader", outcome: "full", count: 10 }]);
@@ -191,15 +199,15 @@ export function auditPagesContract(kind: StoreKind): void {
       const tasks = scene.queue.client({ log });
       await actAs({ kind: "cli", user: "root" }, () => tasks.cancel("pending"));
       await tasks.cancel("pending");
+      await tasks.cancel("run");
+      const line = (fields: object) => ({
+        fields: expect.objectContaining({ outcome: "done", ...fields }) as object,
+        message: "audited act",
+      });
       expect(lines).toEqual([
-        {
-          fields: expect.objectContaining({
-            actor: "cli/root",
-            action: "tasks.cancel",
-            subject: "pending",
-          }),
-          message: "audited act",
-        },
+        line({ actor: "cli/root", action: "tasks.cancel", subject: "pending" }),
+        // What it was done to is a run.
+        line({ actor: "program", action: "runs.cancel", subject: "run" }),
       ]);
     });
   });

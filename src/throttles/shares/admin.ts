@@ -1,4 +1,11 @@
-import { type Act, type ActParts, type ActWrite, beginAct, writeAct } from "../../audit/act.ts";
+import {
+  type Act,
+  type ActParts,
+  type ActWrite,
+  beginAct,
+  reportLost,
+  writeAct,
+} from "../../audit/act.ts";
 import { contendedCodes, FlotillaError, hasCode } from "../../base/errors.ts";
 import { checkNumber, checkOptions, isStorable } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
@@ -276,11 +283,15 @@ async function changeManually(
   { pinned, statement }: ManualChange,
 ): Promise<ThrottleView | undefined> {
   const { database } = parts;
+  let hasFailed = false;
   for (let attempt = 1; attempt <= maxTries; attempt++) {
     const [row] = await database.read(getThrottles([throttleId]));
     if (!row) return undefined;
     const before = row["pinned"] === null ? null : Number(row["pinned"]);
-    if (before === pinned || act.stored) return readThrottle(database, throttleId);
+    if (before === pinned || act.stored) {
+      if (hasFailed) await reportLost(act);
+      return readThrottle(database, throttleId);
+    }
     const rev = Number(row["rev"]);
     const states = {
       before: JSON.stringify({ pinned: before }),
@@ -295,6 +306,7 @@ async function changeManually(
       if (stored) return readThrottle(database, throttleId);
     } catch (error) {
       if (!hasCode(error, ...contendedCodes)) throw error;
+      hasFailed = true;
     }
   }
   throw new FlotillaError(
