@@ -276,17 +276,33 @@ describe("the table of routes and callers", () => {
 
   test("a request that was let in is refused as soon as another caller sends it", async () => {
     await server.flotilla.tasks.pause("mail");
+    /** The very same request, with the id that makes it one act. */
     const resume = (name: CallerName) =>
       fetch(`${server.url}/v1/resume`, {
         method: "POST",
-        headers: headersOf(name),
+        headers: { ...headersOf(name), "Flotilla-Action": "0f6a1b2c" },
         body: JSON.stringify({ name: "mail" }),
       });
     expect((await resume("viewer")).status).toBe(403);
-    const paused = await server.flotilla.tasks.paused();
-    expect(paused.map(({ name }) => name)).toContain("mail");
+    const paused = async () => (await server.flotilla.tasks.paused()).map(({ name }) => name);
+    expect(await paused()).toContain("mail");
     expect((await resume("operator")).status).toBe(200);
-    expect((await resume("viewer")).status).toBe(403);
+    for (const name of ["viewer", "tenant's operator", "none"] as const) {
+      const { status } = await resume(name);
+      expect([name, status]).toEqual([name, name === "none" ? 401 : 403]);
+    }
+    // The id is the caller's own: what another has done with it is no answer to a later caller.
+    await server.flotilla.tasks.pause("mail");
+    expect((await resume("admin")).status).toBe(200);
+    expect(await paused()).not.toContain("mail");
+    const { entries } = await server.flotilla.audit.list({
+      subject: "mail",
+      action: "names.resume",
+    });
+    expect(entries.map(({ role, actId }) => [role, actId])).toEqual([
+      ["admin", "0f6a1b2c"],
+      ["operator", "0f6a1b2c"],
+    ]);
   });
 });
 

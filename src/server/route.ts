@@ -6,7 +6,7 @@ import type { Semaphore } from "../base/semaphore.ts";
 import { accountIn, addressIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
-import { type Caller, requireAccess } from "./auth/caller.ts";
+import { actorOf, type Caller, requireAccess } from "./auth/caller.ts";
 import type { Serializer } from "./serializer.ts";
 import { validate } from "./validate.ts";
 
@@ -121,24 +121,10 @@ export function mount(
   });
 }
 
-const actorKinds = { server: "key", user: "user", local: "local" } as const;
-
 /** The caller of a request as the audit names it, with the id that it gave its act. */
 export function actorIn(c: Context): Actor {
-  const caller: Caller & { readonly role?: string } = callerOf(c);
-  const { kind, tenant, user, keyId, keyName, role } = caller;
-  const address = addressIn(c);
-  const actId = c.req.header("flotilla-action");
-  return {
-    kind: actorKinds[kind],
-    tenant,
-    // A key without a name is told by its place in the config.
-    ...(kind === "server" && { keyName: keyName ?? `#${keyId}` }),
-    ...(user !== undefined && { user }),
-    ...(role !== undefined && { role }),
-    ...(address !== undefined && { address }),
-    ...(actId !== undefined && { actId }),
-  };
+  const from = { address: addressIn(c), actId: c.req.header("flotilla-action") };
+  return actorOf(callerOf(c), from);
 }
 
 /** Reads a page of a list in the caller's turn, unless the caller has hung up by then. */

@@ -1,5 +1,5 @@
 import { type ActAbout, entryOf } from "../audit/act.ts";
-import { currentActor } from "../audit/actor.ts";
+import { currentActor, isOperator } from "../audit/actor.ts";
 import { readFull } from "../audit/sql.ts";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
@@ -122,13 +122,24 @@ export function createService(parts: ServiceParts): SessionService {
     action: ActAbout["action"],
     sessionId: string,
     filter?: object,
+    author?: string,
   ): Promise<Audited> => {
     const actor = currentActor();
     if (!actor || actor.kind === "program") return {};
     const full = await startDeadline(parts).read(() => database.read(readFull()));
     if (full.length > 0) throw auditFull();
     const about = { action, subject: sessionId, ...(filter && { filter }) };
-    return { act: entryOf(actor, ids.next(), about) };
+    const user = actor.user ?? author;
+    return { act: entryOf({ ...actor, ...(user !== undefined && { user }) }, ids.next(), about) };
+  };
+
+  /**
+   * The same for what members do all day, such as a stop. A program with a key for sessions does it for
+   * them, so only an operator's is an act. Undefined for others, whose commands must not wait.
+   */
+  const operatedAs = (...about: Parameters<typeof auditedAs>): Promise<Audited> | undefined => {
+    const actor = currentActor();
+    return actor && isOperator(actor) ? auditedAs(...about) : undefined;
   };
 
   /** Submits a command about an answer. If the answer is replaced before the decision, reads it again. */
@@ -231,12 +242,15 @@ export function createService(parts: ServiceParts): SessionService {
       headerOf,
       startDeadline: () => startDeadline(parts),
       submitAbout,
+      operatedAs,
     }),
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
       checkText("id", id, { max: maxIdChars });
       const traced = tracedBy(trace);
+      const audited = operatedAs("sessions.regenerate", sessionId);
+      const ofCaller = { ...traced, ...(audited && (await audited)) };
       return submitAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
-        const command = { type: "regenerate", clientId: id, target, ...traced } as const;
+        const command = { type: "regenerate", clientId: id, target, ...ofCaller } as const;
         const result = await router.submit(tenant, sessionId, command, { timeoutMs });
         const { lastSeq, duplicate = false } = result;
         return { seq: lastSeq, messageId: target.messageId, duplicate };
@@ -253,7 +267,9 @@ export function createService(parts: ServiceParts): SessionService {
       // Fixes the epoch once, so that a retry after a lost response does not stop the next turn.
       const epoch = requestedEpoch ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
-      const command = { type: "stop", epoch, author, by } as const;
+      const audited = operatedAs("sessions.stop", sessionId, { epoch });
+      const ofCaller = { author, by, ...(audited && (await audited)) };
+      const command = { type: "stop", epoch, ...ofCaller } as const;
       const timeoutMs = deadline.leftMs;
       return (await router.submit(tenant, sessionId, command, { timeoutMs })).done ?? true;
     },
@@ -266,10 +282,12 @@ export function createService(parts: ServiceParts): SessionService {
     async setMetadata(tenant, sessionId, metadata, { ifVersion } = {}) {
       checkSessionId(sessionId);
       const text = encodeJson("the metadata", metadata, { maxBytes: maxMetadataBytes });
+      const audited = operatedAs("sessions.metadata", sessionId);
       const answer = await router.submit(tenant, sessionId, {
         type: "metadata",
         metadata: text,
         ...(ifVersion !== undefined && { ifVersion }),
+        ...(audited && (await audited)),
       });
       return { metadataVersion: answer.metadataVersion! };
     },
@@ -288,8 +306,9 @@ export function createService(parts: ServiceParts): SessionService {
       await router.submit(tenant, sessionId, { type: "members", ...change, ...audited });
     },
     async compact(tenant, sessionId) {
-      checkSessionId(sessionId);
-      return (await router.submit(tenant, sessionId, { type: "compact" })).done ?? true;
+      const audited = operatedAs("sessions.compact", checkSessionId(sessionId));
+      const command = { type: "compact", ...(audited && (await audited)) } as const;
+      return (await router.submit(tenant, sessionId, command)).done ?? true;
     },
     async archive(tenant, sessionId) {
       const audited = await auditedAs("sessions.archive", checkSessionId(sessionId));

@@ -8,7 +8,7 @@ import { isOpenCall, isWaitingCall, laterOf } from "../protocol/later.ts";
 import type { Entry, Part, ToolResult } from "../protocol/message.ts";
 import { applyToolResults } from "../protocol/view.ts";
 import { schemaOf } from "../steps/later.ts";
-import type { Target, Traced } from "./conversation/command.ts";
+import type { Audited, Target, Traced } from "./conversation/command.ts";
 import type { Header } from "./conversation/header.ts";
 import type { CallDeadline } from "./log/call-deadline.ts";
 import type { CommandRouter } from "./log/command-router.ts";
@@ -31,6 +31,13 @@ type ToolResultsParts = {
     messageId: string,
     submit: (answer: Entry, target: Target, deadline: CallDeadline) => Promise<Result>,
   ) => Promise<Result>;
+  /** The entry of an operator's act on a session; undefined for others. */
+  operatedAs: (
+    action: "sessions.decide" | "sessions.signal",
+    sessionId: string,
+    filter: object,
+    author: string,
+  ) => Promise<Audited> | undefined;
 };
 
 /** Results of calls of an answer, as they are submitted. */
@@ -40,13 +47,16 @@ type NewResults = {
   readonly clientId: string;
   readonly author: string;
   readonly results: readonly ToolResult[];
-} & Traced;
+} & Traced &
+  Audited;
 
 const maxSignalNameChars = 200;
 /** How far back a call is searched that waits for a signal. */
 const maxSearchedEntries = 10_000;
 const pageEntries = 500;
 const pageBytes = 1024 * 1024;
+/** How many decisions about calls are in an act's entry. */
+const maxCallsAudited = 20;
 
 /** Results of tool calls: from clients and users, with signals, and outputs that come later. */
 export function createToolResults(
@@ -148,7 +158,11 @@ export function createToolResults(
       checkText("id", id, { max: maxIdChars });
       checkResults(results, maxPayloadBytes);
       const traced = parts.tracedBy(trace);
-      const given = { tenant, sessionId, clientId: id, author, results, ...traced };
+      const calls = decisionsIn(results);
+      const audited =
+        calls && parts.operatedAs("sessions.decide", sessionId, { messageId, calls }, author);
+      const ofCaller = { author, ...traced, ...(audited && (await audited)) };
+      const given = { tenant, sessionId, clientId: id, results, ...ofCaller };
       return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
         const stray = strayAmong(results, answer);
         await checkOutputs(results, answer);
@@ -178,7 +192,9 @@ export function createToolResults(
       await checkPayload(part, payload, what);
       const results = [{ toolCallId: part["toolCallId"] as string, output: payload }];
       const traced = parts.tracedBy(trace);
-      const given = { tenant, sessionId, clientId: id, author, results, ...traced };
+      const audited = parts.operatedAs("sessions.signal", sessionId, { signal: name }, author);
+      const ofCaller = { author, ...traced, ...(audited && (await audited)) };
+      const given = { tenant, sessionId, clientId: id, results, ...ofCaller };
       const sent = await submitAbout(tenant, sessionId, messageId, (answer, target, left) =>
         store(given, answer, target, left),
       );
@@ -207,6 +223,14 @@ export function createToolResults(
       }
     },
   };
+}
+
+/** The calls that the results approve or deny; undefined if one of them is an output, which is no act. */
+function decisionsIn(results: readonly ToolResult[]): object[] | undefined {
+  if (!results.every((result) => "approved" in result)) return undefined;
+  return results
+    .slice(0, maxCallsAudited)
+    .map(({ toolCallId, approved }) => ({ toolCallId, approved }));
 }
 
 /** A result makes the agent continue, so it must belong to one of the agent's calls. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { inHandler, somethingToActOn } from "../../audit/contract/harness.ts";
-import { actions } from "../../audit/act.ts";
+import { type Action, actions } from "../../audit/act.ts";
 import type { Database } from "../../store/database.ts";
 import { openStore } from "../../store/open.ts";
 import { appHarness, openTestStore } from "../contract/app-harness.ts";
@@ -42,7 +42,7 @@ type RouteCase =
   | {
       /** Its answer holds a secret that is shown once: sent again, it is refused. */
       readonly shownOnce?: true;
-      readonly action: (typeof actions)[number];
+      readonly action: Action;
       readonly path: string;
       readonly body?: unknown;
       readonly arrange?: () => Promise<unknown>;
@@ -206,10 +206,145 @@ describe("acts over HTTP", () => {
     expect(await entries()).toHaveLength(1);
   });
 
+  test("cancel a run at once that was set aside, since no pod can run its finalizers", async () => {
+    expect(await app.post("/v1/runs/run-aside/cancel", undefined, asWeb)).toEqual({
+      status: 200,
+      body: { status: "cancelled" },
+    });
+    expect(await entries()).toMatchObject([
+      { action: "runs.cancel", before: { status: "pending" }, after: { status: "cancelled" } },
+    ]);
+  });
+
   test("are a program's on this machine where there are no keys", async () => {
     const local = appHarness(flotilla);
     await local.post("/v1/tasks/pending/cancel");
     expect(await entries()).toMatchObject([{ actor: "local", kind: "local", keyName: null }]);
+  });
+});
+
+const reading = "reads";
+const starting = "sends work to the fleet, and changes nothing that is there";
+const ofUsers = "is what a program does with the sessions of its users";
+const ofProcess = "concerns this process alone";
+const service = Object.fromEntries(
+  ["create", "send", "toolResult", "signal", "bring", "regenerate", "stop", "read"]
+    .concat(["setMetadata", "changeMembers", "compact", "archive", "unarchive", "remove"])
+    .map((name) => [name, ofUsers]),
+);
+const reads = (...names: string[]) => Object.fromEntries(names.map((name) => [name, reading]));
+
+/** What a program may call, with its act, or why it is none. */
+const calls: Record<string, Record<string, string>> = {
+  "": {
+    ...reads("waitFor", "pods", "sessionCounts", "ping"),
+    enqueue: starting,
+    enqueueMany: starting,
+    enqueueEach: starting,
+    enqueueGraph: starting,
+    close: ofProcess,
+  },
+  tasks: {
+    ...reads("noWorker", "get", "events", "steps", "links", "list", "stats", "waitFor"),
+    ...reads("settled", "depth", "paused"),
+    enqueue: starting,
+    enqueueMany: starting,
+    enqueueEach: starting,
+    enqueueGraph: starting,
+    pause: "names.pause",
+    resume: "names.resume",
+    cancel: "tasks.cancel",
+    retry: "tasks.retry",
+    resumeTask: "tasks.resume",
+    signal: "tasks.signal",
+    prune: "tasks.prune",
+  },
+  "tasks.limits": { ...reads("get", "list", "tenants"), set: "limits.set" },
+  deadLetters: {
+    ...reads("groups", "list", "count", "redrives", "getRedrive", "followRedrive"),
+    redrive: "redrives.start",
+    cancelRedrive: "redrives.cancel",
+    discard: "tasks.discard",
+  },
+  runs: {
+    ...reads("get", "list", "wait", "signals", "history", "counts", "doing", "stuck"),
+    start: starting,
+    cancel: "runs.cancel",
+    signal: "runs.signal",
+    resume: "runs.resume",
+  },
+  schedules: {
+    ...reads("get", "list", "upcoming"),
+    put: "schedules.put",
+    pause: "schedules.pause",
+    resume: "schedules.resume",
+    fire: "schedules.fire",
+    remove: "schedules.remove",
+  },
+  throttles: { ...reads("list", "get"), pin: "throttles.pin", unpin: "throttles.unpin" },
+  agents: {
+    ...reads("get", "list"),
+    create: "agents.create",
+    replace: "agents.replace",
+    remove: "agents.remove",
+  },
+  keys: {
+    ...reads("list"),
+    create: "keys.create",
+    revoke: "keys.revoke",
+    rotate: "keys.rotate",
+  },
+  tokens: { ...reads("revocations"), revoke: "tokens.revoke" },
+  credentials: { ...reads("keyOf", "refusalOf", "watch", "ready"), close: ofProcess },
+  audit: reads("list"),
+  sessions: { ...reads("open", "list", "inbox"), create: ofUsers },
+  sessionService: {
+    ...service,
+    ...reads("get", "list", "entries", "turns", "started", "join", "inbox"),
+  },
+};
+
+/** The functions of an object, and those of the objects in it, by where they are. */
+function functionsIn(on: object, at = ""): Record<string, string[]> {
+  const found: Record<string, string[]> = { [at]: [] };
+  for (const [name, value] of Object.entries(on) as [string, unknown][]) {
+    if (typeof value === "function") found[at]!.push(name);
+    else if (typeof value === "object" && value !== null)
+      Object.assign(found, functionsIn(value, at === "" ? name : `${at}.${name}`));
+  }
+  return found;
+}
+
+describe("acts of programs", () => {
+  test("are all that `flotilla.*` can do to the fleet, and each other call says why it is none", () => {
+    const found = functionsIn(flotilla);
+    const sorted = (lists: Record<string, readonly string[]>) =>
+      Object.fromEntries(
+        Object.entries(lists)
+          .toSorted(([one], [other]) => (one < other ? -1 : 1))
+          .map(([at, names]) => [at, names.toSorted()]),
+      );
+    const listed = Object.entries(calls).map(([at, names]) => [at, Object.keys(names)] as const);
+    expect(sorted(found)).toEqual(sorted(Object.fromEntries(listed)));
+    // A retry of a run's id leaves an act on a run, and acts on sessions come through a server.
+    const others = ["audit.full", "runs.retry"];
+    const left = actions.filter((each) => !each.startsWith("sessions.") && !others.includes(each));
+    const named = Object.values(calls).flatMap((names) => Object.values(names));
+    expect(left.filter((action) => !named.includes(action))).toEqual([]);
+    const reasons = [reading, starting, ofUsers, ofProcess];
+    const acted = named.filter((each) => !reasons.includes(each));
+    expect(acted.toSorted()).toEqual(left.toSorted());
+  });
+
+  test("leave entries outside of handlers, signals among them, and none in handlers", async () => {
+    await flotilla.tasks.signal("pending", "paid");
+    await flotilla.runs.signal("run", "approved");
+    await inHandler(() => flotilla.tasks.signal("pending", "paid again"));
+    await inHandler(() => flotilla.runs.signal("run", "approved"));
+    expect(await entries()).toMatchObject([
+      { action: "runs.signal", actor: "program" },
+      { action: "tasks.signal", actor: "program" },
+    ]);
   });
 });
 

@@ -1,3 +1,4 @@
+import type { Actor } from "../../audit/actor.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { isStorable } from "../../base/options.ts";
 import type { Credential } from "../../keys/credentials.ts";
@@ -71,6 +72,33 @@ export function requireAccess(caller: Caller, { verb, or, ofTenant }: Access): v
     `this is about all tenants, and ${nameOf(caller)} is of one: it needs the same role without a tenant`,
     { details: { verb } },
   );
+}
+
+const actorKinds = { server: "key", user: "user", local: "local" } as const;
+
+/** A caller as the audit names it, with the address of its connection and the id that it gave its act. */
+export function actorOf(
+  caller: Caller,
+  { address, actId }: { address?: string | undefined; actId?: string | undefined },
+): Actor {
+  const { kind, tenant, keyId, keyName } = caller;
+  const user = caller.user ?? (kind === "local" ? localUser : undefined);
+  const role = caller.role ?? roleOf(caller);
+  return {
+    kind: actorKinds[kind],
+    tenant,
+    // A key without a name is told by its place in the config.
+    ...(kind === "server" && { keyName: keyName ?? `#${keyId}` }),
+    ...(user !== undefined && { user }),
+    ...(role !== undefined && { role }),
+    ...(address !== undefined && { address }),
+    ...(actId !== undefined && { actId }),
+  };
+}
+
+/** The role whose rights a key has that was given verbs instead of one. */
+function roleOf(caller: Caller): Role | undefined {
+  return caller.kind !== "local" && may(caller, "fleet:operate") ? "operator" : undefined;
 }
 
 /** The one tenant whose tasks and runs the caller may see; undefined where it may see those of all. */

@@ -1,4 +1,5 @@
 import type { RawData, WebSocket } from "ws";
+import { actAs } from "../../audit/actor.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
@@ -7,7 +8,7 @@ import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { type Access, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
+import { type Access, actorOf, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import type { Serializer } from "../serializer.ts";
 import {
@@ -35,6 +36,8 @@ export type SocketConnectionParts = {
   log: Logger;
   /** Called when a connection is cut because of its client. */
   onCut: (why: CutReason) => void;
+  /** Where the connection comes from, for the audit. */
+  address?: string | undefined;
   /** Updates the unread bytes of the connection. Returns false where it was cut for them. */
   count?: (() => boolean) | undefined;
 };
@@ -118,7 +121,10 @@ export function createSocketConnection(
       },
       async act() {
         try {
-          push({ type: "ack", ref, ...(await executeCommand(sessions, sender, frame)) });
+          const execute = () => executeCommand(sessions, sender, frame);
+          // What no operator may do is no act, and most frames are messages.
+          const result = or ? actAs(actorOf(sender, parts), execute) : execute();
+          push({ type: "ack", ref, ...(await result) });
         } catch (error) {
           fail(ref, error);
         }

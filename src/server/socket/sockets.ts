@@ -162,7 +162,11 @@ export function createSockets(parts: SocketParts): Sockets {
         if (parts.bodies) countMessages(socket, opened, parts.bodies);
         accept(
           opened,
-          createSocketConnection(opened, caller, { ...shared, count: () => slot.stream(0) }),
+          createSocketConnection(opened, caller, {
+            ...shared,
+            address: request.socket.remoteAddress,
+            count: () => slot.stream(0),
+          }),
         );
       });
     } catch (error) {

@@ -44,14 +44,16 @@ export type Command =
       readonly isExact?: true;
       /** Other calls of the message are open, so that the agent does not continue yet. */
       readonly waits?: true;
-    } & Traced)
+    } & Traced &
+      Audited)
   | ({
       readonly type: "regenerate";
       readonly clientId: string;
       readonly target: Target;
-    } & Traced)
+    } & Traced &
+      Audited)
   /** Without an epoch: the turn that runs now. */
-  | ({ readonly type: "stop"; readonly epoch?: number } & StoppedBy)
+  | ({ readonly type: "stop"; readonly epoch?: number } & StoppedBy & Audited)
   | {
       readonly type: "turn_finished";
       readonly epoch: number;
@@ -99,7 +101,7 @@ export type Command =
   | { readonly type: "stop_expired"; readonly epoch: number; readonly checkpoint?: Reply }
   /** No further message came during the debounce. */
   | { readonly type: "debounced"; readonly epoch: number; readonly upToSeq: number }
-  | { readonly type: "compact"; readonly agent?: string }
+  | ({ readonly type: "compact"; readonly agent?: string } & Audited)
   | {
       readonly type: "compaction_finished";
       readonly epoch: number;
@@ -114,11 +116,11 @@ export type Command =
       readonly error: EntryError;
     }
   | { readonly type: "read"; readonly user: string; readonly seq: number }
-  | {
+  | ({
       readonly type: "metadata";
       readonly metadata: string;
       readonly ifVersion?: number;
-    }
+    } & Audited)
   | ({
       readonly type: "members";
       readonly addUsers?: readonly string[];

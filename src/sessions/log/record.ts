@@ -143,8 +143,18 @@ export function draftRecord(
 function actOf(before: Header, command: Command, after: Header) {
   const act = "act" in command ? command.act : undefined;
   if (!act || before === after || before.users.includes(act.userId)) return undefined;
-  const facts = ({ status, users }: Header) => JSON.stringify({ status, users: users.length });
-  return { ...act, before: facts(before), after: facts(after) };
+  return { ...act, before: auditedFacts(before), after: auditedFacts(after) };
+}
+
+/** What the audit says of a session, which is nothing that was said in it. */
+function auditedFacts({ status, users, metadataVersion, work }: Header): string {
+  const stopping = work?.type === "turn" && work.stopping;
+  return JSON.stringify({
+    status,
+    users: users.length,
+    metadataVersion,
+    work: work && (stopping ? "stopping" : work.type),
+  });
 }
 
 /** The turn that a decision has ended, if it had stored steps. */
