@@ -48,7 +48,7 @@ test("failed tasks are listed by their errors, shown, redriven and given up by t
   const shown = await run("show", group, "--limit", "1");
   expect(shown.stdout).toMatch(new RegExp(`${taskIds[0]}  1 failure .*\n.* answer for`));
   expect(shown.stdout).toContain("failed  attempt 1");
-  const nobody = await run("show", "g1-0000000000000000");
+  const nobody = await run("show", "g2-0000000000000000");
   expect(nobody).toMatchObject({ code: 4, stderr: expect.stringContaining("no failed task") });
 
   for (const command of ["show", "redrive", "discard"]) {

@@ -185,6 +185,6 @@ export function isGroup(id: string): boolean {
   if (!/^g\d+-/i.test(id)) return false;
   throw new FlotillaError(
     "invalid_option",
-    `${JSON.stringify(id.slice(0, 40))} is not a complete group id such as g1-79ef601d010c6cb2: \`flotilla dlq list\` shows them`,
+    `${JSON.stringify(id.slice(0, 40))} is not a complete group id such as g2-79ef601d010c6cb2: \`flotilla dlq list\` shows them`,
   );
 }

@@ -139,14 +139,14 @@ describe("operations through a server", () => {
     const pages = [7, 0, 5];
     const { listener } = answering((path, query) => {
       if (path !== "/v1/dlq/tasks") return { groups: [], count: 2_000, tasks: 9_999 };
-      expect(query.get("group")).toBe("g1-79ef601d010c6cb2");
+      expect(query.get("group")).toBe("g2-79ef601d010c6cb2");
       const at = Number(query.get("cursor") ?? 0);
       const next = at + 1 < pages.length ? String(at + 1) : null;
       return { tasks: Array.from({ length: pages[at]! }, () => ({})), next };
     });
     await using server = await listening(listener);
     const { deadLetters } = remoteOperations(server.asked);
-    expect(await deadLetters.count({ group: "g1-79ef601d010c6cb2" })).toBe(12);
+    expect(await deadLetters.count({ group: "g2-79ef601d010c6cb2" })).toBe(12);
     expect(await deadLetters.count({ all: true })).toBe(9_999);
   });
 

@@ -22,15 +22,15 @@ export type DeadLetter = {
 
 const maxMessageChars = 1_000;
 
-/** Converts a failed task's row. */
-export function deadLetterOf(row: Row): DeadLetter {
+/** Converts a failed task's row. `secret` is what the ids of groups are made with. */
+export function deadLetterOf(row: Row, secret: string): DeadLetter {
   const { code, message } = storedErrorOf(row["error"]);
   const name = row["name"] as string;
   return {
     taskId: row["task_id"],
     name,
     tenant: row["tenant"],
-    group: errorGroupOf({ name, code, message }),
+    group: errorGroupOf({ name, code, message }, secret),
     code,
     message: message.slice(0, maxMessageChars).toWellFormed(),
     failures: Number(row["retry_count"]),

@@ -95,17 +95,23 @@ describe("the shape of a message", () => {
 
 describe("a group", () => {
   const error = { name: "mail", code: "handler_failed", message: "no such user 7" };
+  const groupOf = (other: Partial<typeof error> = {}, secret = "of this store") =>
+    errorGroupOf({ ...error, ...other }, secret);
 
   test("has an id that stays as it is between releases", () => {
-    expect(errorGroupOf(error)).toBe("g1-79ef601d010c6cb2");
-    expect(groupVersion(errorGroupOf(error))).toBe(1);
+    expect(groupOf()).toBe("g2-7fe48495645093a2");
+    expect(groupVersion(groupOf())).toBe(2);
   });
 
   test("holds errors of one name, one code and one shape", () => {
-    expect(errorGroupOf({ ...error, message: "no such user 8" })).toBe(errorGroupOf(error));
+    expect(groupOf({ message: "no such user 8" })).toBe(groupOf());
     for (const other of [{ name: "post" }, { code: "timeout" }, { message: "no such order 7" }]) {
-      expect(errorGroupOf({ ...error, ...other })).not.toBe(errorGroupOf(error));
+      expect(groupOf(other)).not.toBe(groupOf());
     }
+  });
+
+  test("has another id in another store, so that its text can't be guessed by its id", () => {
+    expect(groupOf({}, "of another")).not.toBe(groupOf());
   });
 
   test.each(["", "g1", "g1-", "1-0123456789abcdef", "g1-0123456789abcde", "g-0123456789abcdef"])(

@@ -7,7 +7,7 @@ import { trimEnd } from "../base/trim-end.ts";
  * of these rules, because operators write ids down and redrives are stored by them. A release that
  * changes the rules must raise the version.
  */
-export const fingerprintVersion = 1;
+export const fingerprintVersion = 2;
 
 export type GroupedError = {
   readonly name: string;
@@ -15,10 +15,14 @@ export type GroupedError = {
   readonly message: string;
 };
 
-/** The id of the group of a task's error, such as `g1-0f3b…`. */
-export function errorGroupOf({ name, code, message }: GroupedError): string {
-  const text = JSON.stringify([name, code, shapeOf(message)]);
-  return `g${fingerprintVersion}-${crypto.hash("sha256", text, "hex").slice(0, 16)}`;
+/**
+ * The id of the group of a task's error, such as `g2-0f3b…`. Readers that may not see the text of errors
+ * see these ids. They are made with a secret of the store, so that a guessed text can't be confirmed.
+ */
+export function errorGroupOf({ name, code, message }: GroupedError, secret: string): string {
+  const text = JSON.stringify(["error group", name, code, shapeOf(message)]);
+  const hash = crypto.createHmac("sha256", secret).update(text).digest("hex");
+  return `g${fingerprintVersion}-${hash.slice(0, 16)}`;
 }
 
 /** The version of the rules that made a group's id; undefined for other text. */

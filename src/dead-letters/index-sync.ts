@@ -1,5 +1,13 @@
+import { FlotillaError } from "../base/errors.ts";
 import type { Database, Row } from "../store/database.ts";
-import { beforeAll, failedAfter, failedSince, failedTasks, type FailedCursor } from "./sql.ts";
+import {
+  beforeAll,
+  failedAfter,
+  failedSince,
+  failedTasks,
+  type FailedCursor,
+  readGroupSecret,
+} from "./sql.ts";
 import { deadLetterOf } from "./dead-letter.ts";
 import type { FailedTask, DeadLetterIndex } from "./index.ts";
 
@@ -30,7 +38,9 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
   const learn = async (taskIds: readonly string[]): Promise<void> => {
     for (let at = 0; at < taskIds.length; at += tasksPerFetch) {
       const part = taskIds.slice(at, at + tasksPerFetch);
-      const deadLetters = (await database.read(failedTasks(part))).map(deadLetterOf);
+      const secret = await groupSecretOf(database);
+      const rows = await database.read(failedTasks(part));
+      const deadLetters = rows.map((row) => deadLetterOf(row, secret));
       const failed = new Set(deadLetters.map((each) => each.taskId));
       index.drop(part.filter((taskId) => !failed.has(taskId)));
       index.put(deadLetters);
@@ -103,6 +113,24 @@ export function createIndexSync(database: Database, index: DeadLetterIndex) {
       onProgress?.(index.tasks);
     },
   };
+}
+
+/** Never changes, so it is read once. */
+const groupSecrets = new WeakMap<Database, string>();
+
+/** What the ids of groups are made with: the same for all pods of a store, and after restarts. */
+export async function groupSecretOf(database: Database): Promise<string> {
+  const known = groupSecrets.get(database);
+  if (known !== undefined) return known;
+  const [row] = await database.read(readGroupSecret());
+  if (!row) {
+    throw new FlotillaError(
+      "store_corrupt",
+      "the table bus_secret has lost its row: restore the store from a back-up",
+    );
+  }
+  groupSecrets.set(database, row["secret"]);
+  return row["secret"];
 }
 
 function cursorOf({ failedAtMs, taskId }: FailedTask): FailedCursor {

@@ -6,7 +6,7 @@ import type { Random } from "../base/random.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Database, Row } from "../store/database.ts";
 import { fingerprintVersion, errorGroupOf, groupVersion } from "./fingerprint.ts";
-import { createIndexSync } from "./index-sync.ts";
+import { createIndexSync, groupSecretOf } from "./index-sync.ts";
 import {
   countStep,
   decideRedrive,
@@ -60,6 +60,11 @@ const syncPages = 10;
 const pickRounds = 5;
 const redrivesKeptMs = 30 * 24 * 60 * 60_000;
 const pruneEveryMs = 10 * 60_000;
+/** Groups have other ids since the release that began the redrive. */
+const groupIsGone: RedriveReason = {
+  code: "cancelled",
+  message: "its group has another id in this release: list the groups, and redrive that one",
+};
 
 /** What there is to do. */
 type Asked = { readonly hasRedrives: boolean };
@@ -117,10 +122,13 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
     synced: SyncedIndex,
   ): Promise<void> => {
     const { group } = redrive.selection;
-    // Another release has made that group by its own rules, and will continue the redrive.
-    if (group !== undefined && groupVersion(group) !== fingerprintVersion) return;
+    const version = group === undefined ? fingerprintVersion : groupVersion(group);
+    // A later release has made that group by its own rules, and will continue the redrive.
+    if (version === undefined || version > fingerprintVersion) return;
     const step = await readStep(database, redrive);
-    const decision = decideRedrive(redrive, step);
+    const decided = decideRedrive(redrive, step);
+    const isOver = version < fingerprintVersion && decided.type === "take";
+    const decision = isOver ? ({ type: "stop", reason: groupIsGone } as const) : decided;
     const write = { redrive, step, writeId: ids.next() };
     switch (decision.type) {
       case "wait":
@@ -231,10 +239,15 @@ export async function openSyncedIndex(
 /** Counts the tasks of a redrive's current step by outcome. */
 export async function readStep(database: Database, redrive: StoredRedrive): Promise<StepCounts> {
   if (redrive.stepTaken === 0) return countStep(0, []);
-  return countStep(redrive.stepTaken, (await database.read(stepTasks(redrive))).map(toStepTask));
+  const secret = await groupSecretOf(database);
+  const rows = await database.read(stepTasks(redrive));
+  return countStep(
+    redrive.stepTaken,
+    rows.map((row) => toStepTask(row, secret)),
+  );
 }
 
-function toStepTask(row: Row): StepTask {
+function toStepTask(row: Row, secret: string): StepTask {
   const { task_id: taskId, status, name } = row;
   if (status !== "failed") return { taskId, status };
   const error = storedErrorOf(row["error"]);
@@ -242,7 +255,7 @@ function toStepTask(row: Row): StepTask {
   return {
     taskId,
     status,
-    now: errorGroupOf({ name, ...error }),
+    now: errorGroupOf({ name, ...error }, secret),
     message: error.message,
     ...(group !== undefined && { before: group }),
   };

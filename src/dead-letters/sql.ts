@@ -21,6 +21,11 @@ const tasks = table("task");
 const events = table("task_event");
 const redrives = table("redrive");
 
+/** A secret of the store that no reader of the server gets to see. */
+export function readGroupSecret(): Statement {
+  return sql`select secret from ${table("bus_secret")} ${limit(1)}`;
+}
+
 /** The position of a walk over failed tasks, in the order in which they failed. */
 export type FailedCursor = { readonly atMs: number; readonly taskId: string };
 

@@ -73,6 +73,9 @@ const auditedTables = [
   "audit",
 ] as const;
 
+/** A store makes its own by chance; simulations have the same, so that they can be replayed. */
+export const simulatedSecret = "simulated";
+
 export type AuditedTable = (typeof auditedTables)[number];
 
 /** The columns of each table, in order. They are those of the newest schema. */
@@ -86,7 +89,12 @@ export async function openAuditedStore(clock: { now(): number }): Promise<Audite
   });
   await migrate(database);
   if (columnsOf.size === 0) await readColumns(database);
-  await database.write(auditedTables.flatMap(triggersOf));
+  const secrets = table("bus_secret");
+  await database.write([
+    sql`delete from ${secrets}`,
+    sql`insert into ${secrets} (secret) values (${simulatedSecret})`,
+    ...auditedTables.flatMap(triggersOf),
+  ]);
   const stored = new Map(auditedTables.map((each) => [each, new Map<Value, Row>()]));
 
   /** Takes in what triggers have told since the last time, now that it is committed. */

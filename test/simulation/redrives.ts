@@ -8,7 +8,7 @@ import { storedErrorOf } from "../../src/dead-letters/dead-letter.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
-import type { Change } from "./audit.ts";
+import { type Change, simulatedSecret } from "./audit.ts";
 import type { Intent } from "./kinds.ts";
 import type { World } from "./world.ts";
 
@@ -45,7 +45,8 @@ export type Redrives = {
 
 const writes = ["redrive", "redrive_cancel", "redrive_end", "redrive_step", "redrive_stop"];
 const isOpen = (state: unknown) => state === "running" || state === "stopping";
-const groupIn = (name: string, error: unknown) => errorGroupOf({ name, ...storedErrorOf(error) });
+const groupIn = (name: string, error: unknown) =>
+  errorGroupOf({ name, ...storedErrorOf(error) }, simulatedSecret);
 
 export function createRedrives(world: World): Redrives {
   const { violate } = world;

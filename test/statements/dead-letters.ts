@@ -42,6 +42,7 @@ const reason = { code: "same_error", message: "refused" } as const;
 
 export const deadLetterStatements: RoomStatements = {
   "src/dead-letters/sql.ts": sqlFile(deadLetters, {
+    readGroupSecret: () => deadLetters.readGroupSecret(),
     failedAfter: () => deadLetters.failedAfter({ atMs: 10, taskId: "task-1" }, 10),
     manyFailed: () => deadLetters.manyFailed(),
     failedSince: () => deadLetters.failedSince(10, 5, 100),

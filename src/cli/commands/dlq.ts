@@ -47,8 +47,8 @@ export function dlqCommand(program: Command): void {
       `
 Examples:
   $ flotilla dlq list                              groups of errors, the largest first
-  $ flotilla dlq show g1-79ef601d010c6cb2          one group, with its latest tasks
-  $ flotilla dlq redrive g1-79ef601d010c6cb2       starts one over, then more, until the error recurs
+  $ flotilla dlq show g2-79ef601d010c6cb2          one group, with its latest tasks
+  $ flotilla dlq redrive g2-79ef601d010c6cb2       starts one over, then more, until the error recurs
   $ flotilla dlq discard --name mail --yes         discards all failed tasks of a name`,
     );
   const listing = withTarget(dlq.command("list", { isDefault: true }))

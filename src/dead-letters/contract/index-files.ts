@@ -5,6 +5,7 @@ import type { Row } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { now, rows, sql, table } from "../../store/sql.ts";
 import { createDeadLetters } from "../dead-letters.ts";
+import { errorGroupOf } from "../fingerprint.ts";
 import { createIndexSync, overlapMs } from "../index-sync.ts";
 import { discardTasks, failedSince } from "../sql.ts";
 import { openDeadLetters, type DeadLettersHarness } from "./harness.ts";
@@ -52,6 +53,22 @@ export function indexFilesContract(kind: StoreKind): void {
       expect(listed).toEqual(mails.toSorted().toReversed());
       expect(second.next).toBe(null);
       expect(first.tasks[0]).toMatchObject({ taskId: latest, group, failures: 3, deaths: 0 });
+    });
+
+    test("names groups alike for every process, and by nothing that can be made from a guess", async () => {
+      const { failed, queue, letters } = scene;
+      await failed("mail", 2, "no such user 4");
+      const { group } = (await letters.groups()).groups[0]!;
+      // Another process, which has read nothing yet.
+      const other = createDeadLetters({ ...queue, database: { ...queue.database } });
+      expect((await other.groups()).groups).toMatchObject([{ group }]);
+      other.close();
+      const error = { name: "mail", code: "handler_failed", message: "no such user 4" };
+      const [row] = await queue.database.read(sql`select secret from ${table("bus_secret")}`);
+      expect(errorGroupOf(error, row!["secret"])).toBe(group);
+      for (const secret of ["", "flotilla", "no such user 4"]) {
+        expect(errorGroupOf(error, secret)).not.toBe(group);
+      }
     });
 
     test("shows what was written by hand, whatever it holds", async () => {

@@ -5,7 +5,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { now, sql, table } from "../../store/sql.ts";
 import type { DeadLetter } from "../dead-letter.ts";
 import { countStep, toStoredRedrive } from "../redrive.ts";
-import { getRedrive, takeStep } from "../sql.ts";
+import { getRedrive, insertRedrive, takeStep } from "../sql.ts";
 import { forgetful, openDeadLetters, type DeadLettersHarness } from "./harness.ts";
 
 /** What redrives promise on every store. */
@@ -24,6 +24,7 @@ export function redriveContract(kind: StoreKind): void {
       const then = await time();
       while ((await time()) <= then) await clock.advance(1);
     };
+    const options = { maxStep: 256, fromStart: false };
     const groupOf = async (name: string) => (await scene.letters.groups({ name })).groups[0]!.group;
 
     test("keeps the stored steps of its tasks, or forgets them and says how many", async () => {
@@ -97,6 +98,25 @@ export function redriveContract(kind: StoreKind): void {
       expect((await letters.redrives()).redrives.map((each) => each.redriveId)).toEqual([
         redriveId,
       ]);
+    });
+
+    test("of a group that an earlier release has named ends and says why, of a later one waits", async () => {
+      const { queue, letters, failed } = scene;
+      await failed("a", 2, "broken");
+      await queue.database.write([
+        ...insertRedrive("earlier", { group: "g1-79ef601d010c6cb2" }, options),
+        ...insertRedrive("later", { group: "g999-79ef601d010c6cb2" }, options),
+      ]);
+      const lead = scene.lead();
+      for (let pass = 0; pass < 3; pass++) await lead.pass();
+      lead.rest();
+      expect(await only("earlier")).toMatchObject({
+        state: "cancelled",
+        taken: 0,
+        reason: { code: "cancelled", message: expect.stringContaining("list the groups") },
+      });
+      expect(await only("later")).toMatchObject({ state: "running", taken: 0 });
+      expect((await letters.groups()).tasks).toBe(2);
     });
 
     test("of one tenant lists, counts and starts over that tenant's tasks alone", async () => {
