@@ -2,6 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { silentLogger } from "../base/log.ts";
 import { until } from "../base/contract/movable-clock.ts";
 import { task } from "../tasks/task.ts";
+import type { PayloadCodec } from "../store/codec/codec.ts";
+import { encryption } from "../store/codec/encryption.ts";
 import { temporaryFile } from "../store/contract/kinds.ts";
 import { flow } from "../flows/flow.ts";
 import { connect } from "./connect.ts";
@@ -124,6 +126,33 @@ describe("a pod", () => {
       status: "pending",
       claimToken: 0,
     });
+  });
+
+  test("logs once that secrets of stored agents are in plain text, where it has no codec", async () => {
+    const codec = encryption({ keys: { one: "07".repeat(32) } });
+    const warned = async (options: { codec?: PayloadCodec } = {}) => {
+      const lines: object[] = [];
+      const warn = (fields: object, message: string) => void lines.push({ ...fields, message });
+      const pod = await startPod({ ...settings(), ...options, log: { ...silentLogger, warn } });
+      await pod.stop();
+      return lines;
+    };
+    await using producer = connect(place.path);
+    const url = "https://agent.example/chat";
+    await producer.agents.create("default", "open", { settings: { url } });
+    expect(await warned()).toEqual([]);
+    for (const name of ["first", "second"]) {
+      const headers = { Authorization: "a-secret-of-the-agent" };
+      await producer.agents.create("default", name, { settings: { url, headers } });
+    }
+    expect(await warned({ codec })).toEqual([]);
+    expect(await warned()).toEqual([
+      {
+        agents: 2,
+        advice: expect.stringContaining("configure `codec`"),
+        message: "secrets of stored agents are in plain text",
+      },
+    ]);
   });
 
   test("doesn't start on a store that it can't use, and leaves nothing open", async () => {

@@ -7,6 +7,7 @@ import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createRedactor, shareRedactor } from "../redaction/redactor.ts";
+import { warnOfPlainSecrets } from "../sessions/agents/registry.ts";
 import { openStore } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
@@ -68,6 +69,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       gauge?.stop();
       await database.close();
     };
+    if (settings.sessions && !settings.codec) await warnOfPlainSecrets({ database, log });
     const started = stoppable(pod, stop);
     try {
       await settings.onStart?.(pod);

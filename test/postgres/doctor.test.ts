@@ -100,7 +100,7 @@ describe("flotilla doctor on Postgres", () => {
     expect({ code, ok: report.ok }).toEqual({ code: 0, ok: true });
     const names = report.checks.map(({ name }) => name).join(" ");
     expect(names).toBe(
-      "node server writable durability clock pooler connections idle snapshots schema indexes vacuum roles pods workers claims",
+      "node server writable durability clock pooler connections idle snapshots schema indexes vacuum roles pods workers claims secrets",
     );
     expect((await run(["doctor", "--store", url], { cwd })).stdout).toMatch(
       /^ok +pods +1 running/m,

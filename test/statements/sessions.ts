@@ -166,6 +166,7 @@ export const sessionStatements: RoomStatements = {
   }),
   "src/sessions/agents/sql.ts": sqlFile(agents, {
     readAgents: () => agents.readAgents("default", ["helper"]),
+    countPlainSecrets: () => agents.countPlainSecrets(),
     storedByNames: () => agents.storedByNames(["helper"], 10),
     listAgents: () => agents.listAgents("default", "", 10),
     createAgent: () => agents.createAgent(agent, 100),

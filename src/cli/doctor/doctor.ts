@@ -2,6 +2,7 @@ import process from "node:process";
 import type { Durability } from "../../store/database.ts";
 import { locateStore, type Store } from "../../store/open.ts";
 import { type Check, failed, ok } from "./check.ts";
+import type { SecretsOptions } from "./fleet.ts";
 import { checkSqliteFile } from "./sqlite-file.ts";
 import { checkPostgres, type ServerLimits } from "./postgres.ts";
 
@@ -11,13 +12,13 @@ const nodeNeeded = [22, 18] as const;
 export async function runDoctor(
   store: Store,
   durability: Durability,
-  limits?: Partial<ServerLimits>,
+  options: SecretsOptions & Partial<ServerLimits> = {},
 ): Promise<Check[]> {
   const location = locateStore(store);
   const checks =
     location.kind === "sqlite"
-      ? await checkSqliteFile(location.path, durability)
-      : await checkPostgres(location.store, durability, limits);
+      ? await checkSqliteFile(location.path, durability, options)
+      : await checkPostgres(location.store, durability, options);
   return [nodeCheck(), ...checks];
 }
 

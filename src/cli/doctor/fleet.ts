@@ -1,8 +1,15 @@
+import { hasCode } from "../../base/errors.ts";
 import { livePodAges } from "../../pods/pods.ts";
+import { plainSecrets } from "../../sessions/agents/registry.ts";
 import type { Database } from "../../store/database.ts";
 import { type OpenCounts, readOpenCounts } from "../../tasks/inspect/depth.ts";
 import { oneLine } from "../output.ts";
 import { type Check, ok, warn } from "./check.ts";
+
+export type SecretsOptions = {
+  /** Whether the config has a codec. Default false. */
+  hasCodec?: boolean;
+};
 
 type Pod = { readonly podId: string; readonly ageMs: number; readonly names: readonly string[] };
 
@@ -10,8 +17,14 @@ type Pod = { readonly podId: string; readonly ageMs: number; readonly names: rea
 const silentAfterMs = 30_000;
 const maxNamesShown = 5;
 
-/** Whether pods run, whether they have a handler for each task, and whether all claims are theirs. */
-export async function checkFleet(database: Database): Promise<Check[]> {
+/**
+ * Whether pods run, whether they have a handler for each task, whether all claims are theirs, and whether
+ * the secrets of stored agents are encoded.
+ */
+export async function checkFleet(
+  database: Database,
+  { hasCodec = false }: SecretsOptions,
+): Promise<Check[]> {
   const pods = (await livePodAges(database)).map(({ podId, ageMs, metadata }) => ({
     podId,
     ageMs,
@@ -19,7 +32,33 @@ export async function checkFleet(database: Database): Promise<Check[]> {
   }));
   const { pending, claimed } = await readOpenCounts(database);
   const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
-  return [podCheck(pods, live), workerCheck(pending, live), claimCheck(claimed, live)];
+  return [
+    podCheck(pods, live),
+    workerCheck(pending, live),
+    claimCheck(claimed, live),
+    await secretsCheck(database, hasCodec),
+  ];
+}
+
+async function secretsCheck(database: Database, hasCodec: boolean): Promise<Check> {
+  let agents: number;
+  try {
+    agents = await plainSecrets(database);
+  } catch (error) {
+    // Only pods may read them.
+    if (hasCode(error, "store_read_only"))
+      return ok("secrets", "this role may not read those of stored agents");
+    throw error;
+  }
+  if (agents === 0) return ok("secrets", "no stored agent has one in plain text");
+  const again = "set their headers and secrets again with `flotilla agents set`";
+  const text = `${agents} stored agents have headers or secrets in plain text, which a copy of the store reveals`;
+  return hasCodec
+    ? warn("secrets", `${text}, from before there was a codec: ${again}`)
+    : warn(
+        "secrets",
+        `${text}: name a \`codec\` in the config, such as encryption(), then ${again}`,
+      );
 }
 
 function podCheck(pods: readonly Pod[], live: readonly Pod[]): Check {

@@ -6,7 +6,7 @@ import type { CheckedStore, PostgresStore } from "../../store/postgres/config.ts
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
-import { checkFleet } from "./fleet.ts";
+import { checkFleet, type SecretsOptions } from "./fleet.ts";
 import { checkActivity, type ActivityLimits, activityLimits } from "./postgres-activity.ts";
 import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 import { checkTables, type TableLimits, tableLimits } from "./tables.ts";
@@ -22,7 +22,7 @@ const maxClockSkewMs = 1_000;
 export async function checkPostgres(
   store: CheckedStore,
   durability: Durability,
-  limits: Partial<ServerLimits> = {},
+  options: SecretsOptions & Partial<ServerLimits>,
 ): Promise<Check[]> {
   let connection: PlainConnection;
   try {
@@ -34,7 +34,7 @@ export async function checkPostgres(
     return await checkServer(connection, store, durability, {
       ...activityLimits,
       ...tableLimits,
-      ...limits,
+      ...options,
     });
   } finally {
     await connection.end();
@@ -45,7 +45,7 @@ async function checkServer(
   connection: PlainConnection,
   store: CheckedStore,
   durability: Durability,
-  limits: ServerLimits,
+  limits: SecretsOptions & ServerLimits,
 ): Promise<Check[]> {
   const checks = [
     await attempt("server", () => versionCheck(connection)),
@@ -62,7 +62,7 @@ async function checkServer(
     if (schema.verdict === "fail") return checks;
     const { version } = await schemaState(database);
     checks.push(...(await checkTables(connection, store.schema, version, limits)));
-    if (!isSchemaOutdated(schema)) checks.push(...(await checkFleet(database)));
+    if (!isSchemaOutdated(schema)) checks.push(...(await checkFleet(database, limits)));
   } finally {
     await database.close();
   }

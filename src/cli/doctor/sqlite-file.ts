@@ -9,7 +9,7 @@ import {
   sqliteVersion,
 } from "../../store/sqlite/inspect.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
-import { checkFleet } from "./fleet.ts";
+import { checkFleet, type SecretsOptions } from "./fleet.ts";
 import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 
 const mib = 1024 * 1024;
@@ -22,7 +22,11 @@ const walWarnBytes = 128 * mib;
 const checkedBytes = 4 * gib;
 
 /** Checks a SQLite file and its contents. */
-export async function checkSqliteFile(path: string, durability: Durability): Promise<Check[]> {
+export async function checkSqliteFile(
+  path: string,
+  durability: Durability,
+  options: SecretsOptions,
+): Promise<Check[]> {
   const file = fileFacts(path);
   const checks = [ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
   if (file.kind !== "file" || !file.readable) return checks;
@@ -33,7 +37,7 @@ export async function checkSqliteFile(path: string, durability: Durability): Pro
     return [...checks, failed("open", messageOf(error))];
   }
   try {
-    checks.push(...(await checkContents(database, file, durability)));
+    checks.push(...(await checkContents(database, file, durability, options)));
   } finally {
     await database.close();
   }
@@ -44,6 +48,7 @@ async function checkContents(
   database: Database,
   file: FileFacts,
   durability: Durability,
+  options: SecretsOptions,
 ): Promise<Check[]> {
   const damage = await damageCheck(database, file);
   const checks = [await attempt("journal", () => journalCheck(database)), walCheck(file)];
@@ -58,7 +63,7 @@ async function checkContents(
   if (damage.verdict === "fail" || isSchemaOutdated(schema)) {
     return checks;
   }
-  return [...checks, ...(await checkFleet(database))];
+  return [...checks, ...(await checkFleet(database, options))];
 }
 
 function fileCheck({ kind, path, readable, writable, sizeBytes }: FileFacts): Check {

@@ -6,7 +6,7 @@ import type { AgentFacts } from "../conversation/command.ts";
 import { activeSecrets, restoreHeaders } from "./secrets.ts";
 import { fromSettings, secretsOf, storedSettingsOf } from "./stored-agents.ts";
 import { factsOfSpec } from "./agent.ts";
-import { readAgents, storedByNames } from "./sql.ts";
+import { countPlainSecrets, readAgents, storedByNames } from "./sql.ts";
 import type { AgentSpec } from "./spec.ts";
 
 /** The agents that a pod can run: those in its code, and stored ones. */
@@ -160,6 +160,26 @@ export async function warnOfShadowed({ database, log, code }: ShadowedParts): Pr
       storedByNames([...code.keys()], maxWarnings),
     ))
       log.warn({ agent: name, tenant }, "stored agent ignored: code defines one of that name");
+  } catch (error) {
+    log.debug({ error: messageOf(error) }, "reading stored agents failed");
+  }
+}
+
+/** How many stored agents have secrets that are in the store in plain text. */
+export async function plainSecrets(database: Pick<Database, "read">): Promise<number> {
+  const [row] = await database.read(countPlainSecrets());
+  return Number(row!["agents"]);
+}
+
+/** Logs once that a copy of the store would reveal the secrets of its agents, for a pod without a codec. */
+export async function warnOfPlainSecrets({
+  database,
+  log,
+}: Pick<ShadowedParts, "database" | "log">): Promise<void> {
+  try {
+    const agents = await plainSecrets(database);
+    const advice = "configure `codec`, then set the agents' headers and secrets again";
+    if (agents > 0) log.warn({ agents, advice }, "secrets of stored agents are in plain text");
   } catch (error) {
     log.debug({ error: messageOf(error) }, "reading stored agents failed");
   }

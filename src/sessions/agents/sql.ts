@@ -1,6 +1,7 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import { withdrawEntry } from "../../audit/sql.ts";
 import { maxPageBytes } from "../../base/page.ts";
+import { encodedMark } from "../../store/codec/codec.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
 import {
   contentValue,
@@ -13,8 +14,11 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
+import { noSecrets } from "./secrets.ts";
 
 const agents = table("agent");
+const maxCounted = 10_000;
+const withoutSecrets = JSON.stringify({ agent: noSecrets, compaction: noSecrets });
 
 const columns = sql`tenant, name, settings, secrets, revision, created_at, last_update`;
 
@@ -47,6 +51,15 @@ export function storedByNames(names: readonly string[], maxRows: number): Statem
     select tenant, name from ${agents} agent
     where ${isAmong(sql`select asked.name from ${asked} asked`, sql`agent.name`)}
     order by tenant, name ${limit(maxRows)}`;
+}
+
+/** Counts stored agents with secrets that no codec has encoded, up to 10,000. */
+export function countPlainSecrets(): Statement {
+  return sql`
+    select count(*) as agents from (
+      select 1 from ${agents}
+      where substr(secrets, 1, 1) <> ${encodedMark} and secrets not in ('{}', ${withoutSecrets})
+      ${limit(maxCounted)}) counted`;
 }
 
 export function listAgents(tenant: string, after: string, count: number): Statement {

@@ -28,10 +28,10 @@ export type StoredText = {
 
 // All content is JSON, which never begins with this. So a value without it is plain: it was stored without
 // a codec, or by hand.
-const mark = "~";
+export const encodedMark = "~";
 
 export function isEncoded(stored: string): boolean {
-  return stored.startsWith(mark);
+  return stored.startsWith(encodedMark);
 }
 
 /**
@@ -47,13 +47,13 @@ export function storedText(codec: PayloadCodec, onFailure: (reason: string) => v
       } catch (error) {
         throw codecFailed("encode", messageOf(error, 200), error);
       }
-      if (typeof encoded === "string") return mark + encoded;
+      if (typeof encoded === "string") return encodedMark + encoded;
       throw codecFailed("encode", `it returned ${typeof encoded} instead of text`);
     },
     decode(stored) {
       if (!isEncoded(stored)) return stored;
       try {
-        const text: unknown = codec.decode(stored.slice(mark.length));
+        const text: unknown = codec.decode(stored.slice(encodedMark.length));
         if (typeof text === "string") return text;
         onFailure(`it returned ${typeof text} instead of text`);
       } catch (error) {
