@@ -127,6 +127,7 @@ export {
   type ServerConfig,
   type TokenConfig,
 } from "./runtime/server-config.ts";
+export type { QuotaConfig, TenantQuota } from "./runtime/quota-config.ts";
 export { type Role, type Verb } from "./protocol/verbs.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
@@ -163,6 +164,13 @@ export type {
   TokenRevocations,
 } from "./keys/revocations.ts";
 export type { Links, Started, StartedBy } from "./links/links.ts";
+export type {
+  CountedListOptions,
+  CountedPage,
+  CountedTenant,
+  TenantCounter,
+  TenantCounts,
+} from "./quotas/counts.ts";
 export type { ModelPrice, ModelUsage, Prices } from "./base/usage.ts";
 export { agent, type UrlAgentOptions } from "./sessions/agents/agent.ts";
 export type {

@@ -17,6 +17,7 @@ import { flowStatements } from "./statements/flows.ts";
 import { keyStatements } from "./statements/keys.ts";
 import { linkStatements } from "./statements/links.ts";
 import { podStatements } from "./statements/pods.ts";
+import { quotaStatements } from "./statements/quotas.ts";
 import { stepStatements } from "./statements/steps.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
 import { sessionStatements } from "./statements/sessions.ts";
@@ -29,6 +30,7 @@ const rooms: Record<string, RoomStatements> = {
   audit: auditStatements,
   bus: busStatements,
   links: linkStatements,
+  quotas: quotaStatements,
   throttles: throttleStatements,
   steps: stepStatements,
   tasks: taskStatements,

@@ -16,6 +16,7 @@ import { createKeys, type Keys } from "../keys/keys.ts";
 import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
 import { createSignIns, type SignIns } from "../keys/sign-ins.ts";
 import { storedPods } from "../pods/pods.ts";
+import { createTenantCounter, type TenantCounter } from "../quotas/counts.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
@@ -84,6 +85,8 @@ export type Flotilla = TaskShortcuts & {
   readonly credentials: Credentials;
   /** Who did what. */
   readonly audit: Audit;
+  /** What tenants use, where the config of the pods has quotas for it. */
+  readonly quotas: TenantCounter;
   readonly sessions: Sessions;
   /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
@@ -204,6 +207,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     schedules: createSchedules(parts),
     throttles: createThrottlesClient(parts),
     audit: createAudit(parts),
+    quotas: createTenantCounter(parts),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
     keys: createKeys(parts),
     signIns: createSignIns(parts),

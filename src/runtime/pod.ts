@@ -16,6 +16,7 @@ import {
 } from "../pods/liveness.ts";
 import { leaveFleet } from "../pods/pods.ts";
 import { createRuns } from "../flows/runs.ts";
+import { createTenantLeader } from "../quotas/leader.ts";
 import { retrySetAsideRuns } from "../flows/drive/load.ts";
 import { createTasks, taskShortcuts } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
@@ -28,6 +29,7 @@ import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
 import { laterHandler, laterTaskName } from "./later.ts";
+import { needsCounts } from "./quota-config.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
@@ -127,6 +129,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   });
 
   const auditLeader = createAuditLeader({ ...parts, ...settings.audit });
+  const countsTenants = needsCounts(settings.server?.quotas);
+  const tenantLeader = countsTenants ? createTenantLeader(parts) : undefined;
   const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
   const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
     ...parts,
@@ -181,6 +185,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     deadLetterLeader.beat(leader === podId, { hasRedrives: filled.has(redrives) });
     if (leader === podId) pruneBus();
     if (leader === podId) auditLeader.beat();
+    if (leader === podId) tenantLeader?.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
     hasSessions ||= filled.has(sessionLogs);
     noEnvelopesMs = filled.has(envelopes) ? -Infinity : seen.atMs;
@@ -241,6 +246,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await firing.stop();
     await deadLetterLeader.stop();
     await auditLeader.stop();
+    await tenantLeader?.stop();
     await throttles.stop();
     await endHeartbeat();
     leaving.abort();
@@ -277,7 +283,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
     const seen = { podsSeen, mayHaveEnvelopes };
     const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, ...seen };
-    const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own };
+    const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own, countsTenants };
     sessions = startOnFirstUse(() => startSessions(sessionParts));
     if (hasSessions) sessions.wake();
   }
@@ -300,6 +306,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     closeDeadLetters();
     await deadLetterLeader.stop();
     await auditLeader.stop();
+    await tenantLeader?.stop();
     await fired;
     await throttlesStopped;
     await passing;

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Role, roles, type Verb, verbs } from "../protocol/verbs.ts";
+import { checkQuotas, type QuotaConfig } from "./quota-config.ts";
 
 export type ServerConfig = {
   /** Default `127.0.0.1`. Any other address needs `apiKeys`, `tokens`, `keys` or `login`. */
@@ -43,6 +44,11 @@ export type ServerConfig = {
   requestsPerSecond?: PerCaller;
   /** Their concurrent requests. Default 64, 1,024 and 1,024. A user may have as many connections. */
   requestsAtOnce?: PerCaller;
+  /**
+   * What each tenant may use over all servers and pods: requests, sessions, turns and stored bytes. The
+   * config of all pods needs the same. Default: no quotas.
+   */
+  quotas?: QuotaConfig;
   /** Unread bytes of all responses, sockets and streams included. Default 256 MiB. */
   unreadBytes?: number;
   /** The same per caller. Default 16 MiB. */
@@ -159,6 +165,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "login",
     "origins",
     "pages",
+    "quotas",
     ...Object.keys(numbers),
     ...perCaller,
   ]);
@@ -167,6 +174,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     if (value !== undefined) checkNumber(`server.${name}`, value, range);
   }
   for (const name of perCaller) checkPerCaller(`server.${name}`, server[name]);
+  if (server.quotas !== undefined) checkQuotas(server.quotas);
   if (server.keys !== undefined) checkChoice("server.keys", server.keys, ["store"]);
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.tokens) checkTokens(server.tokens);

@@ -28,6 +28,8 @@ type PodSessionsParts = Pick<
   logs: number;
   privateAgents: boolean;
   maxTurns: number;
+  /** Whether quotas need to know what tenants use. */
+  countsTenants: boolean;
   prices?: Prices;
   /** The pods that the last heartbeat has seen, as text. */
   podsSeen?: () => string;

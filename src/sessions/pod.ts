@@ -42,6 +42,8 @@ export type LocalSessionsParts = {
   maxPayloadBytes: number;
   /** How many logs to create when there are none. */
   logs: number;
+  /** Whether records change the counts of tenants, which quotas need. Default false. */
+  countsTenants?: boolean | undefined;
   /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
 };

@@ -1,4 +1,13 @@
-import { defaultNow, index, keyText, sql, type Statement, table } from "./sql.ts";
+import {
+  defaultNow,
+  index,
+  keyText,
+  leaveSpace,
+  sql,
+  type Statement,
+  table,
+  unlogged,
+} from "./sql.ts";
 
 /** The tables of who may call: keys, browsers that have signed in, and tokens that are refused early. */
 export const credentials: readonly Statement[] = [
@@ -68,5 +77,27 @@ export const credentials: readonly Statement[] = [
   sql`create table ${table("credential_version")} (
     id integer primary key not null,
     version bigint not null
+  )`,
+];
+
+/** The tables of how much a tenant uses. */
+export const quotas: readonly Statement[] = [
+  // What the sessions of a tenant come to: the sum of its rows. A pod adds to the rows of a log that it
+  // owns, so that no pod waits for another. The row of log -1 is the leader's, for what was not counted.
+  sql`create table ${table("tenant_count")} (
+    tenant ${keyText} not null,
+    log_id integer not null,
+    sessions bigint not null default 0,
+    turns bigint not null default 0,
+    bytes bigint not null default 0,
+    primary key (tenant, log_id)
+  )`,
+  sql`${leaveSpace("tenant_count")}`,
+  // The bytes of the session's entries as they were counted.
+  sql`alter table ${table("session")} add column bytes bigint not null default 0`,
+  // The servers that are up and divide the quotas among them.
+  sql`create ${unlogged} table ${table("quota_server")} (
+    server_id ${keyText} primary key not null,
+    seen_at bigint not null
   )`,
 ];

@@ -1,4 +1,4 @@
-import { credentials } from "./access-schema.ts";
+import { credentials, quotas } from "./access-schema.ts";
 import { audit } from "./audit.ts";
 import {
   defaultNow,
@@ -477,8 +477,8 @@ export const migrations: readonly Migration[] = [
   { name: "versions of tasks, redrives from the start", needs: 4, statements: taskVersions },
   // What operators do through a pod of the version before would leave no entry.
   {
-    name: "keys, sign-ins, revocations and the audit",
+    name: "keys, sign-ins, revocations, quotas and the audit",
     needs: 5,
-    statements: [...credentials, ...audit],
+    statements: [...credentials, ...quotas, ...audit],
   },
 ];

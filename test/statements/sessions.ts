@@ -103,6 +103,10 @@ const full: Changes = {
   acts: [{ ...newEntry, before: "{}", after: "{}" }],
   deleted: ["session-3"],
 };
+const counted: Changes = {
+  ...plain,
+  tenants: [{ tenant: "default", sessions: 0, turns: 1, bytes: 200 }],
+};
 const before = { activeAtMs: 9, sessionId: "session-9" };
 const filter = { agent: "helper", status: "active", state: "idle" } as const;
 const inbox = { tenant: "default", user: "ada", limit: 10, maxConsidered: 100, maxCounted: 50 };
@@ -130,6 +134,7 @@ export const sessionStatements: RoomStatements = {
     storeRecords: () => [
       records.storeRecords([{ at: head, recordId: "record-8", changes: plain }]),
       records.storeRecords([{ at: head, recordId: "record-8", changes: full }]),
+      records.storeRecords([{ at: head, recordId: "record-8", changes: counted }]),
     ],
   }),
   "src/sessions/log/sql/heads.ts": sqlFile(heads, {

@@ -43,6 +43,8 @@ export type Header = {
   readonly previewAuthor: string;
   readonly createdAtMs: number;
   readonly activeAtMs: number;
+  /** Bytes of the entries that were stored while pods count them for quotas; absent before the first. */
+  readonly bytes?: number;
 };
 
 /** Bounds the members, because every record about the session carries them. */

@@ -19,6 +19,7 @@ export type Changes = {
   readonly stepsOver: LogRecord["stepsOver"];
   readonly turns: NonNullable<LogRecord["turns"]>;
   readonly acts: NonNullable<LogRecord["acts"]>;
+  readonly tenants?: LogRecord["tenants"];
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
@@ -47,6 +48,7 @@ export function changesOf(record: LogRecord): Changes {
       headers: [...headers.values()],
       turns: record.turns ?? [],
       acts: record.acts ?? [],
+      tenants: record.tenants,
       ended: ended.size === 0 ? [] : [...ended].map(toEnded),
     };
   }
@@ -68,6 +70,7 @@ export function changesOf(record: LogRecord): Changes {
     stepsOver: record.stepsOver,
     turns: (record.turns ?? []).filter(isThere),
     acts: record.acts ?? [],
+    tenants: record.tenants,
     deleted: [...new Set(deleted)],
   };
 }

@@ -1,5 +1,6 @@
 import type { DecidedAct } from "../../audit/sql.ts";
 import type { Entry } from "../../protocol/message.ts";
+import type { TenantChange } from "../../quotas/sql.ts";
 import type { StoredStep } from "../../steps/model.ts";
 import type { DecidedEntry, EndedStep, EndedTurn } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
@@ -42,6 +43,8 @@ export type LogRecord = {
   readonly turns?: readonly (EndedTurn & { readonly sessionId: string })[];
   /** The acts of operators among its commands. */
   readonly acts?: readonly DecidedAct[];
+  /** What it changes in the counts of tenants. Absent where pods don't count for quotas. */
+  readonly tenants?: readonly TenantChange[];
 };
 
 /** A turn of a session. */

@@ -67,6 +67,8 @@ export type OwnerParts = {
   maxSlots?: number;
   /** How many logs this pod owns. Default 1. */
   ownedLogs?: () => number;
+  /** Whether records change the counts of tenants, which quotas need. Default false. */
+  countsTenants?: boolean | undefined;
 };
 
 export type CommittedRecord = {
@@ -150,6 +152,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       seqOf: known.seqOf,
       facts: parts.facts,
       recordId: parts.ids.next(),
+      countsTenants: parts.countsTenants === true,
     });
     const doubted = storedBefore.doubted(draft);
     if (doubted.length > 0) return storeAfterLookup(items, doubted);

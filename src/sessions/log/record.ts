@@ -9,6 +9,7 @@ import type {
 import { endedTurn } from "../conversation/ended-turn.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
+import type { TenantChange } from "../../quotas/sql.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
 /** A command submitted to a session, with the callbacks of its caller. */
@@ -45,6 +46,8 @@ export type RecordDraftParts = {
   seqOf: (key: string) => number | undefined;
   facts: (tenant: string) => Facts;
   recordId: string;
+  /** Whether quotas need to know what tenants use. */
+  countsTenants: boolean;
 };
 
 /** Decides commands one after the other, as if each were committed before the next was submitted. */
@@ -92,7 +95,11 @@ export function draftRecord(
     }
     outcomes.push([item, decision.answer]);
     if (command.type === "regenerate" && key !== undefined) ids.set(key, decision.header.lastSeq);
-    if (decision.header !== before) headers.set(sessionId, decision.header);
+    if (decision.header !== before) {
+      const { header, entries: added } = decision;
+      const counts = parts.countsTenants && added.length > 0;
+      headers.set(sessionId, counts ? withBytes(header, added) : header);
+    }
     if (decision.header.users !== before?.users) {
       members.add(sessionId);
       const removed = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
@@ -129,6 +136,7 @@ export function draftRecord(
     stepsOver,
     turns,
     acts,
+    ...(parts.countsTenants && { tenants: tenantChanges(headers, parts.header) }),
   };
   const isEmpty =
     headers.size === 0 &&
@@ -155,6 +163,42 @@ function auditedFacts({ status, users, metadataVersion, work }: Header): string 
     metadataVersion,
     work: work && (stopping ? "stopping" : work.type),
   });
+}
+
+/** The header with the bytes of more entries. */
+function withBytes(header: Header, entries: readonly object[]): Header {
+  let { bytes = 0 } = header;
+  for (const entry of entries) bytes += Buffer.byteLength(JSON.stringify(entry));
+  return { ...header, bytes };
+}
+
+/** What the sessions of each tenant come to, as the difference to what is stored. */
+function tenantChanges(
+  headers: ReadonlyMap<string, Header>,
+  storedHeader: (sessionId: string) => Header | undefined,
+): TenantChange[] {
+  const byTenant = new Map<string, TenantChange>();
+  for (const [sessionId, header] of headers) {
+    const { tenant } = header;
+    const [after, before] = [countsOf(header), countsOf(storedHeader(sessionId))];
+    const sum = byTenant.get(tenant) ?? { tenant, sessions: 0, turns: 0, bytes: 0 };
+    byTenant.set(tenant, {
+      tenant,
+      sessions: sum.sessions + after.sessions - before.sessions,
+      turns: sum.turns + after.turns - before.turns,
+      bytes: sum.bytes + after.bytes - before.bytes,
+    });
+  }
+  return [...byTenant.values()].filter(
+    ({ sessions, turns, bytes }) => sessions !== 0 || turns !== 0 || bytes !== 0,
+  );
+}
+
+/** A deleted session counts for nothing. */
+function countsOf(header: Header | undefined): Omit<TenantChange, "tenant"> {
+  if (!header || header.status === "deleted") return { sessions: 0, turns: 0, bytes: 0 };
+  const { work, bytes = 0 } = header;
+  return { sessions: 1, turns: work?.type === "turn" ? 1 : 0, bytes };
 }
 
 /** The turn that a decision has ended, if it had stored steps. */

@@ -1,5 +1,6 @@
 import { insertDecided } from "../../../audit/sql.ts";
 import type { Entry } from "../../../protocol/message.ts";
+import { addTenantCounts } from "../../../quotas/sql.ts";
 import { innerRanges } from "../../../steps/key.ts";
 import {
   type Columns,
@@ -53,6 +54,7 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
   if (has(({ steps }) => steps)) all.push(...saveSteps(records, when));
   if (has(({ turns: ended }) => ended)) all.push(insertTurns(records, when));
   if (has(({ acts }) => acts)) all.push(insertDecided(actsOf(records), when));
+  if (has(({ tenants = [] }) => tenants)) all.push(addTenantCounts(tenantsOf(records), when));
   if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
   return all;
 }
@@ -60,6 +62,12 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
 function actsOf(records: readonly PlacedRecord[]) {
   return records.flatMap(({ at: { logId }, changes: { acts } }) =>
     acts.map((act) => ({ ...act, logId })),
+  );
+}
+
+function tenantsOf(records: readonly PlacedRecord[]) {
+  return records.flatMap(({ at: { logId }, changes: { tenants = [] } }) =>
+    tenants.map((change) => ({ ...change, logId })),
   );
 }
 
@@ -136,25 +144,33 @@ function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Stateme
   const withMetadata = records.some(
     ({ changes }) => changes.metadata.size > 0 || changes.deleted.length > 0,
   );
-  const fresh = withMetadata
-    ? rowsOf({ ...headerColumns, metadata: "content" }, records, headersOf, (each, record) => [
-        ...fromHeader(each, record),
-        record.changes.metadata.get(each.sessionId) ?? null,
-      ])
-    : rowsOf(headerColumns, records, headersOf, fromHeader);
+  const withBytes = records.some(({ changes }) => changes.tenants !== undefined);
+  const columnsOf: Columns = {
+    ...headerColumns,
+    ...(withMetadata && ({ metadata: "content" } as const)),
+    ...(withBytes && ({ bytes: "integer" } as const)),
+  };
+  const fresh = rowsOf(columnsOf, records, headersOf, (each, record) => {
+    const row = fromHeader(each, record);
+    if (withMetadata) row.push(record.changes.metadata.get(each.sessionId) ?? null);
+    if (withBytes) row.push(each.bytes ?? 0);
+    return row;
+  });
   const names = sql`
     session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
     last_offset, log_id`;
+  const bytes = withBytes ? sql`, bytes` : sql``;
+  const setBytes = withBytes ? sql`, bytes = excluded.bytes` : sql``;
   const setMetadata = sql`, metadata = case when excluded.status = 'deleted' then null
     else coalesce(excluded.metadata, ${sessions}.metadata) end`;
   return sql`
-    insert into ${sessions} (${names}${withMetadata ? sql`, metadata` : sql``})
-    select ${names}${withMetadata ? sql`, metadata` : sql``}
+    insert into ${sessions} (${names}${bytes}${withMetadata ? sql`, metadata` : sql``})
+    select ${names}${bytes}${withMetadata ? sql`, metadata` : sql``}
     from ${fresh} fresh where ${when(sql`fresh.log_id`)}
     on conflict (session_id) do update
     set status = excluded.status, state = excluded.state, agent = excluded.agent,
       last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-      last_offset = excluded.last_offset ${withMetadata ? setMetadata : sql``}
+      last_offset = excluded.last_offset ${withMetadata ? setMetadata : sql``}${setBytes}
     where ${sessions}.last_offset < excluded.last_offset`;
 }
 
