@@ -13,6 +13,7 @@ const short: Record<string, string> = {
   "src/cli/commands/flows.ts": "is one command",
   "src/cli/commands/openapi.ts": "is one command",
   "src/server/api/access/sign-ins.ts": "is one resource",
+  "src/server/api/access/quotas.ts": "is one resource",
   "src/server/api/limits.ts": "is one resource",
   "src/server/api/throttles.ts": "is one resource",
   "src/client/lazy.ts": "is what a page loads later, as one chunk",

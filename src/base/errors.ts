@@ -28,6 +28,7 @@ export const errorCodes = [
   "payload_too_deep",
   "payload_too_large",
   "pod_died",
+  "quota_exceeded",
   "snoozed",
   "step_ambiguous",
   "step_changed",

@@ -12,6 +12,7 @@ import { flowsCommand } from "./commands/flows.ts";
 import { credentialCommands } from "./commands/access/keys.ts";
 import { signInsCommand } from "./commands/access/sign-ins.ts";
 import { limitsCommand } from "./commands/limits.ts";
+import { quotasCommand } from "./commands/access/quotas.ts";
 import { migrateCommand } from "./commands/migrate.ts";
 import { openApiCommand } from "./commands/openapi.ts";
 import { pauseCommands } from "./commands/pause.ts";
@@ -83,6 +84,7 @@ export function createProgram(): Command {
     credentialCommands,
     signInsCommand,
     auditCommand,
+    quotasCommand,
     migrateCommand,
     doctorCommand,
     openApiCommand,

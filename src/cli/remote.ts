@@ -18,6 +18,8 @@ import type { Flotilla, PodInfo } from "../runtime/connect.ts";
 import type { Schedule } from "../schedules/rows.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Schedules } from "../schedules/schedules.ts";
+import type { CountedListOptions, TenantCounts } from "../quotas/counts.ts";
+import type { ShownQuota } from "../runtime/quota-config.ts";
 import type { AgentView } from "../sessions/agents/stored-agents.ts";
 import type { SessionPage, SessionService, SessionView } from "../sessions/service.ts";
 import type { Links } from "../links/links.ts";
@@ -53,6 +55,19 @@ export type Operations = Pick<
   readonly deadLetters: Omit<DeadLetters, "getRedrive">;
   readonly sessionService: SessionOperations;
   readonly signIns: Omit<Flotilla["signIns"], "create">;
+  readonly quotas: { list(options?: CountedListOptions): Promise<QuotaPage> };
+};
+
+/** What tenants use. A server also says what they may use. */
+export type QuotaPage = {
+  readonly tenants: readonly {
+    readonly tenant: string;
+    /** Null where it isn't counted. */
+    readonly used: TenantCounts | null;
+    readonly requestsHere?: number;
+    readonly limits?: ShownQuota;
+  }[];
+  readonly next: string | null;
 };
 
 export type SessionOperations = Pick<
@@ -328,6 +343,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
     },
 
     audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as Query }) },
+
+    quotas: { list: (query = {}) => http("GET", "/v1/quotas", { query: query as Query }) },
 
     // The key or the token determines the tenant of agents and sessions.
     agents: {

@@ -54,6 +54,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "agents set": ["admin", "helper", '{"url":"https://agent.example/chat"}'],
   "agents remove": ["admin", "none"],
   audit: ["admin"],
+  quotas: ["read"],
   "keys list": ["admin"],
   "keys create": ["admin", "ci", "--role", "viewer"],
   "keys revoke": ["admin", "none"],

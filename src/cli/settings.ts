@@ -2,6 +2,7 @@ import process from "node:process";
 import { FlotillaError } from "../base/errors.ts";
 import type { Config, PodSettings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
+import type { QuotaConfig } from "../runtime/quota-config.ts";
 import type { Store } from "../store/open.ts";
 import { loadConfig } from "./config-file.ts";
 import { findDev } from "./dev-file.ts";
@@ -59,6 +60,13 @@ export async function loadStoreSettings(
     ...(named !== undefined && { store: named }),
   });
   return { store, dataDir, ...(codec && { codec }) };
+}
+
+/** The quotas of a config, for commands on its store. */
+export async function loadQuotas({ config, store }: TargetFlags): Promise<QuotaConfig | undefined> {
+  if (store) return undefined;
+  const path = config ?? (await findDev())?.config;
+  return (await resolved(await loadConfig(path))).server?.quotas;
 }
 
 /**

@@ -17,6 +17,7 @@ import { createMembers, type Members } from "./auth/members.ts";
 import { allowOrigins } from "./auth/origins.ts";
 import { createErrorResponder } from "./errors.ts";
 import { createCallerLimits, type CallerLimits } from "./admission/caller-limits.ts";
+import type { TenantQuotas } from "./admission/tenant-quotas.ts";
 import type { Metrics } from "./metrics/metrics.ts";
 import { mountPages, type StaticPage } from "./pages.ts";
 import { createReadiness } from "./readiness.ts";
@@ -28,6 +29,7 @@ import { bulkRoutes, taskRoutes } from "./api/tasks.ts";
 import { deadLetterRoutes } from "./api/dead-letters.ts";
 import { fleetRoutes } from "./api/fleet.ts";
 import { keyRoutes } from "./api/access/keys.ts";
+import { quotaRoutes } from "./api/access/quotas.ts";
 import { limitRoutes } from "./api/limits.ts";
 import { homeRoutes } from "./home/home.ts";
 import { runRoutes } from "./api/runs.ts";
@@ -57,6 +59,8 @@ export type AppParts = {
   streams?: EventStreams;
   /** Limits per caller. */
   limits?: CallerLimits;
+  /** Quotas of tenants. Default: none. */
+  quotas?: TenantQuotas | undefined;
   /** Counts bodies that are still arriving. */
   bodies?: IncomingBodies;
   /** Called when the caller of a connection is authenticated. */
@@ -101,7 +105,7 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createEventStreams(clock, defaultBufferBytes, authenticator) } = parts;
   const { serializer = createSerializer(parts) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
-  const { limits = createCallerLimits(clock) } = parts;
+  const { limits = createCallerLimits(clock), quotas } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });
   const maxBytes = maxFrameBytes(parts.maxPayloadBytes);
   const pageSemaphore = createSemaphore(maxConcurrentPages, {
@@ -150,7 +154,8 @@ export function createApp(parts: AppParts): Hono {
     ...agentRoutes({ flotilla }),
     ...keyRoutes({ flotilla }),
     ...signInRoutes({ flotilla }),
-    ...sessionRoutes({ sessions, members, maxBytes }),
+    ...quotaRoutes({ flotilla, quotas }),
+    ...sessionRoutes({ sessions, members, quotas, maxBytes }),
     ...sessionStreamRoutes({
       sessions,
       members,

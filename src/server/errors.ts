@@ -51,6 +51,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   payload_too_deep: 400,
   payload_too_large: 413,
   pod_died: 500,
+  quota_exceeded: 429,
   snoozed: 500,
   store_busy: 503,
   store_corrupt: 503,
@@ -101,7 +102,7 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
   return (c, thrown) => {
     const error = toFlotillaError(thrown);
     const { code, details = {} } = error;
-    const status = statusOf(code);
+    const status = statusOf(code, details);
     if (isOverloadCode(code)) count(code);
     // A stopping server refuses requests, and its callers use another one. That credentials can't be checked
     // is logged once where they are read: callers that are unknown must not fill the log.
@@ -109,7 +110,7 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
       const { method, path } = c.req;
       log.error({ method, path, code, error: messageOf(thrown) }, "request failed");
     }
-    if (status === 503) c.header("Retry-After", retryAfterHeader(error));
+    if (isWaitedFor(status)) c.header("Retry-After", retryAfterHeader(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
     return c.json(
       { error: { code, ...publicErrorOf(error, details) } } satisfies ErrorBody,
@@ -138,13 +139,29 @@ export function createRefusalCounter({ log, clock }: RefusalParts): (code: Error
   };
 }
 
-export function statusOf(code: ErrorCode): ContentfulStatusCode {
-  return statuses[code];
+/** The status of an error. A quota of the caller's tenant is no trouble of the server. */
+export function statusOf(
+  code: ErrorCode,
+  details: Readonly<Record<string, unknown>> = {},
+): ContentfulStatusCode {
+  return code === "overloaded" && details["quota"] !== undefined ? 429 : statuses[code];
 }
+
+/** Whether the answer says after which time the request may be sent again. */
+export function isWaitedFor(status: number): boolean {
+  return status === 503 || status === 429;
+}
+
+const limitCodes: ReadonlySet<ErrorCode> = new Set([
+  "overloaded",
+  "quota_exceeded",
+  "throttle_full",
+  "throttle_open",
+]);
 
 /** Whether a limit has refused the request. */
 export function isOverloadCode(code: ErrorCode): boolean {
-  return code === "overloaded" || code === "throttle_full" || code === "throttle_open";
+  return limitCodes.has(code);
 }
 
 /**

@@ -6,6 +6,7 @@ import { auditSpecs } from "./api/audit.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
 import { keySpecs } from "./api/access/keys.schema.ts";
+import { quotaSpecs } from "./api/access/quotas.schema.ts";
 import { limitSpecs } from "./api/limits.schema.ts";
 import { signInSpecs } from "./api/access/sign-ins.schema.ts";
 import { runSpecs } from "./api/runs.schema.ts";
@@ -40,6 +41,8 @@ const commonCodes: readonly ErrorCode[] = [
   "unavailable",
   "internal",
   ...errorCodes.filter((code) => code.startsWith("store_")),
+  "overloaded",
+  "quota_exceeded",
   "unknown_outcome",
 ];
 const commonByStatus = byStatus(commonCodes);
@@ -176,9 +179,12 @@ function refusal(codes: readonly ErrorCode[]): JsonObject {
 
 function byStatus(codes: readonly ErrorCode[]): Map<number, ErrorCode[]> {
   const found = new Map<number, ErrorCode[]>();
-  for (const code of codes.toSorted()) {
-    const status = statusOf(code);
+  const add = (status: number, code: ErrorCode) =>
     found.set(status, [...(found.get(status) ?? []), code]);
+  for (const code of codes.toSorted()) {
+    add(statusOf(code), code);
+    // Of a quota that passes by itself.
+    if (code === "overloaded") add(statusOf(code, { quota: "turnsAtOnce" }), code);
   }
   return found;
 }
@@ -221,5 +227,6 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(turnSpecs),
   ...Object.values(keySpecs),
   ...Object.values(signInSpecs),
+  ...Object.values(quotaSpecs),
   ...Object.values(fleetSpecs),
 ];

@@ -86,6 +86,7 @@ const routes: Record<string, Level> = {
   replaceAgent: "admin",
   removeAgent: "admin",
   listAudit: "admin",
+  listQuotas: "read",
   listKeys: "admin",
   createKey: "admin",
   revokeKey: "admin",

@@ -6,6 +6,7 @@ import { getRequestListener } from "@hono/node-server";
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import { redactingLogger } from "../redaction/log.ts";
@@ -18,11 +19,12 @@ import {
 } from "./admission/anonymous-connections.ts";
 import { createCallerLimits, defaultAtOnce } from "./admission/caller-limits.ts";
 import { createIncomingBodies } from "./admission/incoming-bytes.ts";
+import { createTenantQuotas } from "./admission/tenant-quotas.ts";
 import { type AppParts, createAdminApp, createApp, maxFrameBytes } from "./app.ts";
 import { createAuthenticator, isOpenServer } from "./auth/authenticate.ts";
 import { createMembers } from "./auth/members.ts";
 import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
-import { type ErrorBody, retryAfterHeader, statusOf } from "./errors.ts";
+import { type ErrorBody, isWaitedFor, retryAfterHeader, statusOf } from "./errors.ts";
 import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { openPages } from "./pages.ts";
 import { createSerializer } from "./serializer.ts";
@@ -37,6 +39,7 @@ export type ServeParts = Omit<
   | "streams"
   | "serializer"
   | "limits"
+  | "quotas"
   | "bodies"
   | "anonymous"
   | "apiKeys"
@@ -127,7 +130,19 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
   const bodies = createIncomingBodies(parts.bodyBytes);
   const serializer = createSerializer(parts);
-  const used = { authenticator, members, streams, serializer, limits, bodies, anonymous };
+  const onEvent = parts.metrics.observe;
+  const quotas =
+    parts.server.quotas &&
+    createTenantQuotas({
+      config: parts.server.quotas,
+      counter: flotilla.quotas,
+      sessions,
+      serverId: uuidv7(clock, systemRandom).next(),
+      clock,
+      log,
+      onRefused: onEvent,
+    });
+  const used = { authenticator, members, streams, serializer, limits, quotas, bodies, anonymous };
   const certificate = tls && (await openCertificate(tls, { clock, log }));
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages, secure: tls !== undefined });
   const sockets = createSockets({
@@ -137,6 +152,7 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     authenticator,
     origins,
     limits,
+    quotas,
     bodies,
     anonymous,
     maxFrameBytes: maxFrameBytes(parts.maxPayloadBytes),
@@ -144,7 +160,7 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     framesPerSecond,
     clock,
     log,
-    onEvent: (event) => parts.metrics.observe(event),
+    onEvent,
   });
   const endStreams = () => streams.end();
   const isOpen = isOpenServer({ apiKeys, tokens, login, keys });
@@ -165,8 +181,10 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     certificate?.close();
     await Promise.all(listening.map((each) => each.close()));
     unshare();
+    await quotas?.close();
   };
   try {
+    await quotas?.start();
     const main = await listen(app, {
       ...common,
       port,
@@ -325,7 +343,7 @@ function refuseRequest(response: ServerResponse, error: FlotillaError): void {
     "Content-Type": "application/json",
     "Cache-Control": "no-store",
     Connection: "close",
-    ...(status === 503 && { "Retry-After": retryAfterHeader(error) }),
+    ...(isWaitedFor(status) && { "Retry-After": retryAfterHeader(error) }),
   };
   const body: ErrorBody = { error: { code, message, details: {} } };
   response.writeHead(status, headers).end(JSON.stringify(body));

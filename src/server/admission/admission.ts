@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Context, MiddlewareHandler } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Authenticator, callerIn } from "../auth/authenticate.ts";
+import type { Caller } from "../auth/caller.ts";
 import type { AnonymousConnections } from "./anonymous-connections.ts";
 import type { IncomingBodies, IncomingBody } from "./incoming-bytes.ts";
 import {
@@ -12,6 +13,7 @@ import {
   type OutgoingResponse,
   type RequestSlot,
 } from "./caller-limits.ts";
+import type { TenantQuotas } from "./tenant-quotas.ts";
 
 /**
  * Holds requests to the limits of their callers. A request counts until its answer is sent and its
@@ -31,6 +33,7 @@ export type AdmissionParts = {
   limits: CallerLimits;
   bodies?: IncomingBodies | undefined;
   anonymous?: Pick<AnonymousConnections, "identify"> | undefined;
+  quotas?: Pick<TenantQuotas, "request"> | undefined;
 };
 
 /** Node's side of the request; empty where there is no connection. */
@@ -47,6 +50,7 @@ export function createRequestAdmission({
   limits,
   bodies,
   anonymous,
+  quotas,
 }: AdmissionParts): Admission {
   const admitting =
     (accountFor: (c: Context) => Promise<Account>): MiddlewareHandler =>
@@ -54,6 +58,8 @@ export function createRequestAdmission({
       // Listen before authenticating, because the client may hang up during it.
       const closed = untilClosed(c);
       const account = await accountFor(c);
+      const caller = c.get("caller") as Caller | undefined;
+      if (caller) quotas?.request(caller);
       const slot = limits.enter(account, outgoingOf(c));
       c.set("slot", slot);
       c.set("account", account);

@@ -11,6 +11,7 @@ import type {
   SessionView,
   StopTurn,
 } from "../../sessions/service.ts";
+import { type TenantQuotas, whileAdmitted } from "../admission/tenant-quotas.ts";
 import { type Caller, requireVerb, localUser, may, onlyTenant, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
@@ -21,12 +22,13 @@ import { withoutUndefined, traceOf, visibleLinks } from "./tasks.ts";
 type SessionRoutes = {
   sessions: SessionService;
   members: Members;
+  quotas?: Pick<TenantQuotas, "session" | "write"> | undefined;
   /** The longest body that is read. */
   maxBytes: number;
 };
 
 /** Sessions: create, read, change and write to them. */
-export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): Route[] {
+export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRoutes): Route[] {
   /** The tenant and the id, after checking that the caller may use the session. */
   const checkedKey = async (caller: Caller, sessionId: string, options: CheckOptions) => {
     await members.check(caller, sessionId, options);
@@ -41,17 +43,28 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
   const keyForOperation = (caller: Caller, sessionId: string) =>
     checkedKey(caller, sessionId, { retries: true, or: "fleet:operate" });
 
+  /** Does what stores entries, if the quotas of the tenant have room. `begins`: an agent is asked. */
+  const writing = <Result>(
+    caller: Caller,
+    sessionId: string,
+    act: () => Promise<Result>,
+    { begins = true } = {},
+  ): Promise<Result> =>
+    quotas ? whileAdmitted(quotas.write(caller, sessionId, { begins }), act) : act();
+
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
       const input = await body();
       const users = withCaller(caller, input.users ?? []);
       checkNamed(caller, input.sessionId);
       const { metadata, ...rest } = withoutUndefined(input);
-      const session = await sessions.create(caller.tenant, {
-        ...rest,
-        users,
-        ...(metadata !== undefined && { metadata: metadata as Json }),
-      });
+      const create = () =>
+        sessions.create(caller.tenant, {
+          ...rest,
+          users,
+          ...(metadata !== undefined && { metadata: metadata as Json }),
+        });
+      const session = await whileAdmitted(quotas?.session(caller, input.sessionId), create);
       checkMember(caller, session);
       return { status: 201, body: sessionBody(session) };
     }),
@@ -140,7 +153,10 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
         const message = { ...written, ...traceFrom(caller, traceOf(context)) };
-        return stored(await sessions.send(...(await keyForChange(caller, sessionId)), message));
+        const key = await keyForChange(caller, sessionId);
+        const begins = message.role === "user";
+        const send = () => sessions.send(...key, message);
+        return stored(await writing(caller, sessionId, send, { begins }));
       },
     ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
@@ -156,27 +172,28 @@ export function sessionRoutes({ sessions, members, maxBytes }: SessionRoutes): R
         const isDecision = areDecisions(parsed);
         if (!isDecision) requireVerb(caller, "sessions:write");
         const keyFor = isDecision ? keyForOperation : keyForChange;
-        return stored(await sessions.toolResult(...(await keyFor(caller, sessionId)), result));
+        const key = await keyFor(caller, sessionId);
+        return stored(await writing(caller, sessionId, () => sessions.toolResult(...key, result)));
       },
     ),
     route(sessionSpecs.signals, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
         const { author, payload, ...rest } = withoutUndefined(await body());
-        const sent = await sessions.signal(...(await keyForOperation(caller, sessionId)), {
+        const key = await keyForOperation(caller, sessionId);
+        const signal = {
           ...rest,
           author: authorOf(actingAs(caller, author)),
           ...(payload !== undefined && { payload: payload as Json }),
           ...traceFrom(caller, traceOf(context)),
-        });
+        };
+        const sent = await writing(caller, sessionId, () => sessions.signal(...key, signal));
         return { status: sent.duplicate ? 200 : 201, body: sent };
       },
     ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
-      const body202 = await sessions.regenerate(
-        ...(await keyForOperation(caller, sessionId)),
-        options,
-      );
+      const key = await keyForOperation(caller, sessionId);
+      const body202 = await writing(caller, sessionId, () => sessions.regenerate(...key, options));
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {

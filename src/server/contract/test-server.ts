@@ -53,6 +53,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     maxPayloadBytes,
     redact,
     deadAfterMs: 60_000,
+    ...(options.server?.quotas && { server: { quotas: options.server.quotas } }),
     ...(options.prices && { prices: options.prices }),
   });
   const flotilla = connect(store, { maxPayloadBytes });

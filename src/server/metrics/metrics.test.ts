@@ -99,7 +99,7 @@ describe("metrics", () => {
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(66);
+    expect(families.size).toBe(67);
   });
 
   test("count the tokens that steps used, and those that the journal has saved", async () => {

@@ -8,6 +8,8 @@ import { createSessionMetrics } from "./sessions.ts";
 import { createFlowMetrics, type MetricsFlow } from "./flows.ts";
 import { createThrottleMetrics } from "./throttles.ts";
 import { instrumentsOf, type ScrapeParts } from "./instruments.ts";
+import type { QuotaRefusal } from "../admission/tenant-quotas.ts";
+import { quotaNames } from "../../runtime/quota-config.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 
 /** The content of `/metrics`: events of the pod and its store, and counts read from the store. */
@@ -15,7 +17,7 @@ export type Metrics = {
   readonly registry: Registry;
   readonly contentType: string;
   /** For the `onEvent` of `startPod` and of `connect`. */
-  observe(event: PodEvent | SocketEvent): void;
+  observe(event: PodEvent | SocketEvent | QuotaRefusal): void;
   /** The text of one scrape. */
   collect(parts: ScrapeParts): Promise<string>;
 };
@@ -134,6 +136,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     "From a schedule's time until this pod had stored its task, by the store's clock",
     lagSeconds,
   );
+  const quotaRefusals = make.counter(
+    "flotilla_quota_refusals_total",
+    "Requests and frames that this server refused because a quota of their tenant was used up, by quota",
+    ["quota"],
+  );
   const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
   make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
   const holds = make.gauge(
@@ -155,6 +162,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   // Begin with zeros: a missing series looks the same as one that isn't scraped.
   for (const cause of ["busy", "deadlock", "serialization", "race"]) contention.inc({ cause }, 0);
   for (const what of ["claim", "write", "store"]) backoff.zero({ what });
+  for (const quota of quotaNames) quotaRefusals.inc({ quota }, 0);
 
   return {
     registry,
@@ -185,6 +193,9 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           break;
         case "forged":
           forged.inc();
+          break;
+        case "quota_refused":
+          quotaRefusals.inc({ quota: event.quota });
           break;
         case "store_error":
           storeErrors.inc({ code: event.code });

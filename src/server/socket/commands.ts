@@ -36,6 +36,17 @@ export function accessOf(frame: ClientFrame): Access | { readonly open: true } {
   return isOutput ? writing : frameAccess[frame.type];
 }
 
+/** Frames that end or keep something up count for no quota: without them a client could only hang up. */
+export function countsAsRequest({ type }: ClientFrame): boolean {
+  return "verb" in frameAccess[type];
+}
+
+/** Whether an agent may be asked by it; undefined of a frame that stores no entry. */
+export function asksAgent(frame: CommandFrame): boolean | undefined {
+  if (frame.type === "stop" || frame.type === "read") return undefined;
+  return frame.type !== "send" || (frame.message.role ?? "user") === "user";
+}
+
 /** The content of its ack. */
 type CommandResult = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
 

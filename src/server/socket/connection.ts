@@ -7,6 +7,7 @@ import { createRateLimit } from "../../base/token-bucket.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
 import type { Joined, SessionService } from "../../sessions/service.ts";
+import type { Settle, TenantQuotas } from "../admission/tenant-quotas.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Access, actorOf, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
@@ -17,6 +18,8 @@ import {
   executeCommand,
   type CommandFrame,
   accessOf,
+  asksAgent,
+  countsAsRequest,
 } from "./commands.ts";
 import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
 import { createSubscriptions, joinInbox, hasSameView } from "./subscriptions.ts";
@@ -26,6 +29,7 @@ export type SocketConnectionParts = {
   members: Members;
   serializer: Serializer;
   authenticator: Authenticator;
+  quotas?: Pick<TenantQuotas, "request" | "write"> | undefined;
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;
   maxFrameBytes: number;
@@ -96,6 +100,8 @@ export function createSocketConnection(
   });
   const bucket = createRateLimit(clock, { perSecond: framesPerSecond, burst: framesBurst });
   let commands: CommandQueue | undefined;
+  /** Of what quotas have admitted and that isn't stored yet. */
+  const settles = new Set<Settle>();
   const subscriptions = createSubscriptions({ ...parts, caller: () => caller, sendBuffer });
   const expire = () => close(closeCodes.expired, "the token has expired");
   let stopExpiry = onExpiry(clock, caller, expire);
@@ -110,11 +116,28 @@ export function createSocketConnection(
   const queueCommand = (frame: CommandFrame, or: Access["or"]) => {
     const sender = caller;
     const { ref, session } = frame;
+    let settle: Settle | undefined;
+    const onAdmitted = (made: Settle | undefined): void => {
+      settle = made;
+      if (!made) return;
+      // A connection that has closed doesn't act any more.
+      if (isOver) made();
+      else settles.add(made);
+    };
+    const admit = (): Promise<void> | undefined => {
+      const begins = asksAgent(frame);
+      if (begins === undefined) return undefined;
+      const admitted = parts.quotas?.write(sender, session, { begins });
+      if (admitted instanceof Promise) return admitted.then(onAdmitted);
+      onAdmitted(admitted);
+      return undefined;
+    };
     commands ??= createCommandQueue({ maxInFlight });
     commands.add(session, {
       check() {
         const checking = members.check(sender, session, { retries: true, ...(or && { or }) });
-        return checking?.then(
+        const passing = checking ? checking.then(admit) : admit();
+        return passing?.then(
           () => true,
           (error: unknown) => (fail(ref, error), false),
         );
@@ -127,6 +150,9 @@ export function createSocketConnection(
           push({ type: "ack", ref, ...(await result) });
         } catch (error) {
           fail(ref, error);
+        } finally {
+          if (settle) settles.delete(settle);
+          settle?.();
         }
       },
       alone: readsFirst.has(frame.type),
@@ -190,6 +216,7 @@ export function createSocketConnection(
   const handle = (frame: ClientFrame): void => {
     const { ref } = frame;
     const access = accessOf(frame);
+    if (countsAsRequest(frame)) parts.quotas?.request(caller);
     if ("verb" in access) requireAccess(caller, access);
     // Clients ping by themselves, for as long as a page is open.
     if (frame.type !== "ping") parts.authenticator.use(caller);
@@ -284,6 +311,7 @@ export function createSocketConnection(
     isOver = true;
     sendBuffer.close();
     commands?.close();
+    for (const settle of settles) settle();
     subscriptions.close();
     inbox?.leave();
     stopExpiry();

@@ -4,7 +4,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { subprotocol } from "../../protocol/frames.ts";
 import type { AuthRequest } from "../auth/authenticate.ts";
-import { retryAfterHeader, statusOf } from "../errors.ts";
+import { isWaitedFor, retryAfterHeader, statusOf } from "../errors.ts";
 import { frameErrorOf } from "./send-buffer.ts";
 
 /** The path of sockets. */
@@ -58,7 +58,7 @@ export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): voi
   const error = frameErrorOf(thrown, log);
   const { code, message, details } = error;
   const body = JSON.stringify({ error: { code, message, details } });
-  const status = statusOf(code);
+  const status = statusOf(code, details);
   const lines = [
     `HTTP/1.1 ${status} ${code}`,
     "Connection: close",
@@ -66,7 +66,7 @@ export function refuseUpgrade(socket: Duplex, thrown: unknown, log: Logger): voi
     "Cache-Control: no-store",
     `Content-Length: ${Buffer.byteLength(body)}`,
     ...(status === 401 ? ["WWW-Authenticate: Bearer"] : []),
-    ...(status === 503 ? [`Retry-After: ${retryAfterHeader(error)}`] : []),
+    ...(isWaitedFor(status) ? [`Retry-After: ${retryAfterHeader(error)}`] : []),
   ];
   socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`, () => socket.destroy());
 }

@@ -155,6 +155,7 @@ export function createSockets(parts: SocketParts): Sockets {
       const caller = await authenticate(request, authRequest);
       if (closing) throw new FlotillaError("closed", "the server is stopping");
       if (socket.destroyed) return;
+      parts.quotas?.request(caller);
       const slot = enterLimits(caller, request);
       socket.once("close", slot.leave);
       server.handleUpgrade(request, socket, head, (opened) => {
