@@ -317,8 +317,12 @@ function callerOfKey(
  */
 function callerOfUser(caller: Caller, authRequest: AuthRequest): Caller {
   const { tenant = caller.tenant, user = caller.user } = claimedNames(authRequest);
-  if (user === caller.user && (tenant === caller.tenant || caller.allTenants))
-    return tenant === caller.tenant ? caller : { ...caller, tenant };
+  if (user === caller.user && tenant === caller.tenant) return caller;
+  if (user === caller.user && caller.allTenants) {
+    // What a role allows holds everywhere; a user has sessions and an inbox of its own in its tenant alone.
+    const allowed = [...caller.verbs].filter((verb) => !sessionVerbs.includes(verb));
+    return { ...caller, tenant, isElsewhere: true, verbs: new Set(allowed) };
+  }
   throw new FlotillaError("forbidden", "this user is another one, or of another tenant");
 }
 

@@ -14,6 +14,8 @@ export type Caller = {
   readonly tenant: string;
   /** Looks after all tenants: `tenant` only says whose sessions and agents this request is about. */
   readonly allTenants?: true;
+  /** A user that names another tenant than its own, where a user of the same name is another one. */
+  readonly isElsewhere?: true;
   /** The role of its key, token or sign-in, where that has one. */
   readonly role?: Role;
   /** Of a `user`: itself. Of the others: the user they act for, where they name one. */

@@ -95,7 +95,9 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
     forMs: number,
     options: CheckOptions,
   ): Promise<void> | undefined => {
-    const { tenant, user } = caller;
+    const { tenant } = caller;
+    // There the user of that name is another one.
+    const user = caller.isElsewhere ? undefined : caller.user;
     if (caller.sessions && !caller.sessions.has(sessionId))
       return Promise.reject(noSession(sessionId));
     // A missing session is reported by the service.
@@ -152,8 +154,17 @@ export function isAmongMembers(caller: Caller, users: readonly string[]): boolea
   return user !== undefined && users.includes(user);
 }
 
-function actingUser({ user, kind }: Caller): string | undefined {
-  return user ?? (kind === "local" ? localUser : undefined);
+/**
+ * The user whose conversations the caller sees as they are. A program may name any user, so one that looks
+ * after the fleet would see by a name what it may not see itself.
+ */
+function actingUser(caller: Caller): string | undefined {
+  const { user, kind } = caller;
+  if (kind === "local") return user ?? localUser;
+  const isItself = kind === "user" && !caller.isElsewhere;
+  const mayActFor =
+    kind === "server" && may(caller, "sessions:read") && may(caller, "payloads:read");
+  return isItself || mayActFor ? user : undefined;
 }
 
 export function watchMembership(parts: MembershipWatchParts): MembershipWatch {

@@ -1,0 +1,129 @@
+import { SignJWT } from "jose";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Verb } from "../../protocol/verbs.ts";
+import type { ApiKey } from "../../runtime/server-config.ts";
+import { dial, startTestServer, textMessage } from "../contract/test-server.ts";
+
+const secret = "a secret of thirty-two characters or more";
+const said = "what was said among us with password=hunter22";
+/** Keys that look after the fleet, by the rights that they have. */
+const lookers: Record<string, Exclude<ApiKey, string>> = {
+  "a viewer": { key: "viewer-of-16-chars-or-more", role: "viewer" },
+  "an operator": { key: "operator-of-16-chars-or-more", role: "operator" },
+  "a viewer with payloads": {
+    key: "seeing-of-16-chars-or-more",
+    role: "viewer",
+    verbs: ["payloads:read"],
+  },
+  "a viewer that reads sessions": {
+    key: "reading-of-16-chars-or-more",
+    role: "viewer",
+    verbs: ["sessions:read"],
+  },
+  "a key with verbs": {
+    key: "verbs-of-16-chars-or-more",
+    verbs: ["fleet:read", "sessions:read", "sessions:any"] as Verb[],
+  },
+};
+const chatKey = "chat-key-of-16-chars-or-more";
+let server: Awaited<ReturnType<typeof startTestServer>>;
+
+beforeAll(async () => {
+  server = await startTestServer({
+    server: {
+      apiKeys: [...Object.values(lookers), { key: chatKey, tenant: "acme" }],
+      tokens: { secret, claims: { role: "role" } },
+    },
+  });
+});
+afterAll(() => server[Symbol.asyncDispose]());
+
+const made = async (tenant: string) => {
+  const { sessionId } = await server.sessions.create(tenant, { users: ["ada"] });
+  const { parts } = textMessage(said);
+  await server.sessions.send(tenant, sessionId, { author: "ada", parts });
+  return sessionId;
+};
+const tokenOf = (claims: Record<string, unknown>) =>
+  new SignJWT({ sub: "ada", ...claims })
+    .setProtectedHeader({ alg: "HS256" })
+    .setExpirationTime("5m")
+    .sign(new TextEncoder().encode(secret));
+const headersOf = (bearer: string, tenant: string, user?: string) => ({
+  Authorization: `Bearer ${bearer}`,
+  "Flotilla-Tenant": tenant,
+  ...(user !== undefined && { "Flotilla-User": user }),
+});
+/** All that a caller can read of a session, by every way. */
+const readAll = async (sessionId: string, headers: Record<string, string>) => {
+  const at = `${server.url}/v1/sessions/${sessionId}`;
+  const texts: string[] = [];
+  for (const path of [at, `${at}/messages`, `${at}/export`, `${server.url}/v1/sessions`]) {
+    const answer = await fetch(path, { headers });
+    expect([path, answer.status]).toEqual([path, 200]);
+    texts.push(await answer.text());
+  }
+  const events = await fetch(`${at}/events`, { headers });
+  for await (const bytes of events.body!) {
+    texts.push(Buffer.from(bytes).toString());
+    if (texts.at(-1)!.includes("event: entries")) break;
+  }
+  const client = await dial(server.socketUrl, { headers });
+  await client.request({ type: "join", session: sessionId, lastSeq: 0 });
+  await client.find("entries");
+  texts.push(...client.messages);
+  client.close();
+  return texts.join("\n");
+};
+
+describe("a conversation as it is", () => {
+  test("is seen by its members, and by programs that act for them", async () => {
+    const sessionId = await made("acme");
+    const member = await tokenOf({ tenant: "acme" });
+    expect(await readAll(sessionId, headersOf(member, "acme"))).toContain(said);
+    expect(await readAll(sessionId, headersOf(chatKey, "acme", "ada"))).toContain(said);
+  });
+
+  test.each(Object.keys(lookers))("isn't seen by %s that names a member", async (name) => {
+    const sessionId = await made("acme");
+    const { key } = lookers[name]!;
+    const unnamed = await readAll(sessionId, headersOf(key!, "acme"));
+    const named = await readAll(sessionId, headersOf(key!, "acme", "ada"));
+    for (const text of [unnamed, named]) expect(text).not.toContain("hunter22");
+    expect(named.includes("what was said")).toBe(name === "a viewer with payloads");
+  });
+});
+
+describe("a user of a role for all tenants", () => {
+  test.each(["viewer", "operator", "admin"])(
+    "is no member where it names another tenant: %s",
+    async (role) => {
+      const [own, foreign] = [await made("default"), await made("acme")];
+      const bearer = await tokenOf({ role });
+      expect(await readAll(own, headersOf(bearer, "default"))).toContain(said);
+      expect(await readAll(foreign, headersOf(bearer, "acme"))).not.toContain("hunter22");
+    },
+  );
+
+  test("neither writes there nor has an inbox in the name of another user", async () => {
+    const [own, foreign] = [await made("default"), await made("acme")];
+    const bearer = await tokenOf({ role: "operator" });
+    const write = async (tenant: string, sessionId: string) => {
+      const answer = await fetch(`${server.url}/v1/sessions/${sessionId}/messages`, {
+        method: "POST",
+        headers: { ...headersOf(bearer, tenant), "Content-Type": "application/json" },
+        body: JSON.stringify(textMessage("in my name")),
+      });
+      return answer.status;
+    };
+    expect([await write("default", own), await write("acme", foreign)]).toEqual([201, 403]);
+    const inbox = async (tenant: string) =>
+      (await fetch(`${server.url}/v1/inbox`, { headers: headersOf(bearer, tenant) })).status;
+    expect([await inbox("default"), await inbox("acme")]).toEqual([200, 403]);
+    const client = await dial(server.socketUrl, { headers: headersOf(bearer, "acme") });
+    const sent = { type: "send", session: foreign, message: textMessage("in my name") };
+    expect(await client.request(sent)).toMatchObject({ type: "error", code: "forbidden" });
+    expect(await client.request({ type: "inbox" })).toMatchObject({ code: "forbidden" });
+    client.close();
+  });
+});
