@@ -1,6 +1,7 @@
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Action, actions } from "../../audit/act.ts";
+import { actAs } from "../../audit/actor.ts";
 import { inHandler } from "../../audit/contract/harness.ts";
 import { markFull } from "../../audit/sql.ts";
 import { until } from "../../base/contract/movable-clock.ts";
@@ -16,6 +17,7 @@ const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
 /** Of a program that has rights on all sessions, and no role. */
 const backendKey = "a-key-of-the-chats-own-backend";
+const operatorKey = "an-operators-key-of-the-night";
 let server: Awaited<ReturnType<typeof startTestServer>>;
 
 const writer = agent("writer", { compaction: { fn: () => "so far", when: "manual" } }, () => "yes");
@@ -43,20 +45,28 @@ beforeAll(async () => {
   server = await startTestServer({
     use: [writer, endless, buyer, guide],
     server: {
-      tokens: { secret },
+      tokens: { secret, claims: { role: "role" } },
       apiKeys: [
         { key, name: "ops" },
         { key: backendKey, name: "backend", tenant: "default" },
+        { key: operatorKey, name: "night", role: "operator" },
       ],
     },
   });
 });
 afterAll(() => server[Symbol.asyncDispose]());
 
-const ask = async (bearer: string, method: string, path: string, body?: unknown) => {
+const ask = async (
+  bearer: string,
+  method: string,
+  path: string,
+  body?: unknown,
+  headers: Record<string, string> = {},
+) => {
   const answer = await fetch(`${server.url}${path}`, {
     method,
     headers: {
+      ...headers,
       Authorization: `Bearer ${bearer}`,
       ...(body !== undefined && { "Content-Type": "application/json" }),
     },
@@ -66,7 +76,9 @@ const ask = async (bearer: string, method: string, path: string, body?: unknown)
 };
 const asOps = (method: string, path: string, body?: unknown) => ask(key, method, path, body);
 const tokenOf = (user: string, verbs: readonly string[]) =>
-  new SignJWT({ sub: user, tenant: "default", verbs })
+  signed({ sub: user, tenant: "default", verbs });
+const signed = (claims: Record<string, unknown>) =>
+  new SignJWT(claims)
     .setProtectedHeader({ alg: "HS256" })
     .setExpirationTime("5m")
     .sign(new TextEncoder().encode(secret));
@@ -305,6 +317,30 @@ describe("acts on sessions", () => {
     expect(await entriesOf(id)).toMatchObject([
       { action: "sessions.remove", actor: "user/eve", user: "eve" },
     ]);
+  });
+
+  test("leave an entry where an operator names a member that it isn't", async () => {
+    const id = await made();
+    const archive = `/v1/sessions/${id}/archive`;
+    const named = { "Flotilla-User": "ada" };
+    expect(await ask(operatorKey, "POST", archive, undefined, named)).toMatchObject({
+      status: 200,
+    });
+    const { sessionId } = await server.sessions.create("acme", { users: ["ada"] });
+    const ofAll = await signed({ sub: "ada", role: "operator" });
+    const elsewhere = { "Flotilla-Tenant": "acme" };
+    const foreign = `/v1/sessions/${sessionId}/archive`;
+    expect(await ask(ofAll, "POST", foreign, undefined, elsewhere)).toMatchObject({ status: 200 });
+    expect(await entriesOf(id)).toMatchObject([{ actor: "key/night", user: "ada" }]);
+    expect(await entriesOf(sessionId)).toMatchObject([{ actor: "user/ada", role: "operator" }]);
+  });
+
+  test("leave an entry of the command line, whose user is one of the machine", async () => {
+    const id = await made();
+    const { sessionService } = server.flotilla;
+    const actor = { kind: "cli", user: "ada", address: "here" } as const;
+    await actAs(actor, () => sessionService.archive("default", id));
+    expect(await entriesOf(id)).toMatchObject([{ actor: "cli/ada", action: "sessions.archive" }]);
   });
 
   test("of a program and of a handler leave none", async () => {

@@ -1,3 +1,4 @@
+import type { ActEntry } from "../../audit/sql.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type {
   CommandResult,
@@ -150,7 +151,7 @@ export function draftRecord(
 /** The entry of a command in the audit, if it has changed a session that its actor isn't a member of. */
 function actOf(before: Header, command: Command, after: Header) {
   const act = "act" in command ? command.act : undefined;
-  if (!act || before === after || before.users.includes(act.userId)) return undefined;
+  if (!act || before === after || isOfMember(before, act)) return undefined;
   return { ...act, before: auditedFacts(before), after: auditedFacts(after) };
 }
 
@@ -199,6 +200,17 @@ function countsOf(header: Header | undefined): Omit<TenantChange, "tenant"> {
   if (!header || header.status === "deleted") return { sessions: 0, turns: 0, bytes: 0 };
   const { work, bytes = 0 } = header;
   return { sessions: 1, turns: work?.type === "turn" ? 1 : 0, bytes };
+}
+
+/**
+ * Whether a member acts, or a program for one. The user of the command line is one of its machine, and what
+ * has a role may name a member that it isn't: a key any user, a user another tenant. Administrators' keys
+ * are left out, because programs serve their users with them.
+ */
+function isOfMember({ users }: Header, { actor, role, userId }: ActEntry): boolean {
+  const kind = actor.split("/")[0];
+  const isBelieved = role === null ? kind !== "cli" : role === "admin" && kind !== "user";
+  return isBelieved && users.includes(userId);
 }
 
 /** The turn that a decision has ended, if it had stored steps. */
