@@ -27,9 +27,9 @@ const headers =
 const placeholder = /^(?:bearer |basic )?[<{$…]/i;
 /** `name=value`, as in queries and in connection strings. */
 const assigned = /(?<![\w-])([\w-]{2,64})=([^\s"'`&,;<>(){}[\]\\]{3,})/g;
-/** `"name":"value"`, as in JSON, also where that was made text again, and `name: 'value'`. */
+/** `"name":`, as in JSON, also where that was made text again, and `name: 'value'`, up to its value. */
 const quoted =
-  /(?<![\w-])([\w-]{2,64})(\\{0,3}["']?[ \t]{0,4}[:=][ \t]{0,4}\\{0,3}["'])((?:[^"'\\\r\n]|\\[^"'\\\r\n])+)/g;
+  /(?<![\w-])([\w-]{2,64})(?:(\\{0,3}["'])[ \t]{0,4}:[ \t]{0,4}(?=[\d[{-])|\\{0,3}["']?[ \t]{0,4}[:=][ \t]{0,4}(\\{0,3}["']))/g;
 // Enough of a user and a password to see that there is a colon between.
 const maxDecoded = 200;
 
@@ -47,7 +47,7 @@ export function redactForms(text: string): string {
     left = left.replaceAll(bearers, withoutBearer).replaceAll(basics, withoutBasic);
   if (found & clue.url) left = left.replaceAll(urls, `$1:${redacted}@`);
   if (found & clue.equals) left = left.replaceAll(assigned, withoutValue);
-  return found & clue.quoted ? left.replaceAll(quoted, withoutQuoted) : left;
+  return found & clue.quoted ? withoutQuoted(left) : left;
 }
 
 /** What a text must have for an expression to find something in it. */
@@ -100,6 +100,8 @@ function clues(text: string): number {
         if (text.charCodeAt(at + 1) === 47) found |= clue.url;
       } else if (kind === equals) found |= clue.equals;
       else if (kind === quote && (before === 58 || before === 61)) found |= clue.quoted;
+      // What isn't text in JSON has a name in quotation marks all the same.
+      if (kind === colon && (before === 34 || before === 39)) found |= clue.quoted;
       run = 0;
     }
     last = code;
@@ -124,8 +126,58 @@ function withoutValue(whole: string, name: string): string {
   return secrecyOf(name) ? `${name}=${redacted}` : whole;
 }
 
-function withoutQuoted(whole: string, name: string, between: string): string {
-  return secrecyOf(name) ? `${name}${between}${redacted}` : whole;
+function withoutQuoted(text: string): string {
+  let left = "";
+  let done = 0;
+  quoted.lastIndex = 0;
+  for (let found = quoted.exec(text); found; found = quoted.exec(text)) {
+    const [head, name, around, opening] = found;
+    const secrecy = secrecyOf(name!);
+    const begin = found.index + head.length;
+    const isNumber = /[\d-]/.test(text[begin] ?? "");
+    if (!secrecy || (around !== undefined && isNumber && secrecy === "text")) continue;
+    const end =
+      opening === undefined ? endOfValue(text, begin, around!) : endOfText(text, begin, opening);
+    // A number, a list or an object becomes text, so that what was JSON stays it.
+    const stand = opening === undefined ? `${around}${redacted}${around}` : redacted;
+    if (end > begin) left += text.slice(done, begin) + stand;
+    else left += text.slice(done, begin);
+    done = end;
+    quoted.lastIndex = end;
+  }
+  return left + text.slice(done);
+}
+
+/**
+ * Where a text in quotation marks ends: at the mark that it began with, or with its line. A mark within has
+ * more backslashes in front, twice as many and one for each time that the whole was made text.
+ */
+function endOfText(text: string, begin: number, opening: string): number {
+  const mark = opening.charCodeAt(opening.length - 1);
+  const escapes = opening.length - 1;
+  let run = 0;
+  for (let at = begin; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === 10 || code === 13) return at;
+    if (code === mark && run % (2 * (escapes + 1)) === escapes) return at - escapes;
+    run = code === 92 ? run + 1 : 0;
+  }
+  return text.length;
+}
+
+/** Where a number, a list or an object of JSON ends; with the whole text where its end is missing. */
+function endOfValue(text: string, begin: number, mark: string): number {
+  let depth = 0;
+  for (let at = begin; at < text.length; at++) {
+    const char = text[at]!;
+    if (char === "[" || char === "{") depth++;
+    else if ((char === "]" || char === "}") && depth > 0 && --depth === 0) return at + 1;
+    else if (depth === 0 && !/[\w.+-]/.test(char)) return at;
+    else if (text.startsWith(mark, at)) {
+      at = endOfText(text, at + mark.length, mark) + mark.length - 1;
+    }
+  }
+  return text.length;
 }
 
 /** `sk-` begins words as well: a key has a digit somewhere. */

@@ -72,6 +72,24 @@ describe("well-known forms of secrets", () => {
       'failed: {"password":"[redacted]","user":"ada"}',
     ],
     ['{\\"apiKey\\":\\"hunter2\\"}', '{\\"apiKey\\":\\"[redacted]\\"}'],
+    [
+      JSON.stringify({ password: `it's "so" \\ so\\`, user: "ada" }),
+      '{"password":"[redacted]","user":"ada"}',
+    ],
+    [
+      JSON.stringify(JSON.stringify({ password: `it's "so" \\ so\\`, user: "ada" })),
+      JSON.stringify('{"password":"[redacted]","user":"ada"}'),
+    ],
+    [
+      JSON.stringify({ password: 4711, secret: { of: ["a]", 'b"}'] }, otp: [1, 2], id: [3] }),
+      '{"password":"[redacted]","secret":"[redacted]","otp":"[redacted]","id":[3]}',
+    ],
+    [
+      JSON.stringify(JSON.stringify({ cvc: -4.7e1, secret: { of: ['b"}'] }, id: 3 })),
+      JSON.stringify('{"cvc":"[redacted]","secret":"[redacted]","id":3}'),
+    ],
+    ['{"secret":{"of":["a", "and no end', '{"secret":"[redacted]"'],
+    ['"password":"hunter2 and no end\nnext', '"password":"[redacted]\nnext'],
     ["{ secret: 'correct horse' }", "{ secret: '[redacted]' }"],
     ["Cookie: sid=1; theme=dark\nHost: a", "Cookie: [redacted]\nHost: a"],
   ])("are taken out of texts: %s", (text, left) => {
@@ -85,6 +103,7 @@ describe("well-known forms of secrets", () => {
     "https://example.com:8080/path?page=2&q=me@example.com",
     "send `Authorization: Bearer <key>`",
     "inputTokens=1200 outputTokens=300 maxTokens: '4096'",
+    '{"token":12,"tokens":[1,2],"password":"","at":"12:30"}',
     "a task's key=order-1234",
     "0198f6c2-7d7c-7000-8000-000000000000",
   ])("aren't seen where there are none: %s", (text) => {
@@ -100,7 +119,16 @@ describe("well-known forms of secrets", () => {
   });
 
   test("take no longer than the text is long, however many there are", () => {
-    for (const part of [jwt, "Bearer abc123def456 ", "password=hunter2&", "-eyJ", "-----BEGIN "]) {
+    for (const part of [
+      jwt,
+      "Bearer abc123def456 ",
+      "password=hunter2&",
+      "-eyJ",
+      "-----BEGIN ",
+      '"secret":[',
+      '"secret":"',
+      '"id":1,',
+    ]) {
       const text = part.repeat(Math.floor(200_000 / part.length));
       expect(stepsPerCharacter(redactForms, text)).toBeLessThan(stepsMost);
     }
