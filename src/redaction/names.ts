@@ -4,8 +4,8 @@
  */
 export type Secrecy = "all" | "text";
 
-/** A name in any usual spelling: `apiKey`, `api_key`, `api-key`, `API_KEY`, `X-Api-Key`. */
-const wordsOfName = /[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g;
+/** A name in any usual spelling: `apiKey`, `api_key`, `api-key`, `API_KEY`, `X-Api-Key`, `apiKey2`. */
+const wordsOfName = /[A-Z]+(?![a-z])|[A-Z]?[a-z]+/g;
 
 const secretWords: ReadonlySet<string> = new Set([
   "password",
@@ -58,6 +58,9 @@ const gluedEnds: readonly string[] = [
   "accesstoken",
   "refreshtoken",
   "authtoken",
+  "apitoken",
+  "bearertoken",
+  "sessiontoken",
   "creditcard",
   "cardnumber",
 ];

@@ -13,7 +13,7 @@ const input = (value: unknown, redact?: Parameters<typeof createRedactor>[0]) =>
 
 describe("names that look like secrets", () => {
   test.each(
-    "password userPassword user_password user-password PASSWORD dbpassword passwd passphrase secret clientSecret client_secret SECRET_KEY apiKey api_key api-key API_KEY X-Api-Key apikey authorization Proxy-Authorization cookie Set-Cookie privateKey private_key accessKey secretAccessKey credentials creditCard credit_card cardNumber cvv passwordHash accessTokens".split(
+    "password userPassword user_password user-password PASSWORD dbpassword passwd passphrase secret clientSecret client_secret SECRET_KEY apiKey api_key api-key API_KEY X-Api-Key apikey authorization Proxy-Authorization cookie Set-Cookie privateKey private_key accessKey secretAccessKey credentials creditCard credit_card cardNumber cvv passwordHash accessTokens apikey2 apitoken".split(
       " ",
     ),
   )("hide text and numbers: %s", (name) => {
@@ -24,13 +24,14 @@ describe("names that look like secrets", () => {
     });
   });
 
-  test.each("token accessToken refresh_token id-token CSRF_TOKEN jwt smtpPass".split(" "))(
-    "hide text, and no counts: %s",
-    (name) => {
-      expect(input({ [name]: "hunter2" })).toEqual({ [name]: hidden });
-      expect(input({ [name]: 12 })).toEqual({ [name]: 12 });
-    },
-  );
+  test.each(
+    "token accessToken refresh_token id-token CSRF_TOKEN jwt smtpPass token2 authToken_1".split(
+      " ",
+    ),
+  )("hide text, and no counts: %s", (name) => {
+    expect(input({ [name]: "hunter2" })).toEqual({ [name]: hidden });
+    expect(input({ [name]: 12 })).toEqual({ [name]: 12 });
+  });
 
   test.each(
     "tokens inputTokens maxTokens cachedTokens max_tokens firstTokenMs nextPageToken claimToken cursorToken key keys keyName primaryKey secretary author authorId monkey tokenizer passwordLength secretName apiKeyId accessKeyId cookieConsent compass bypass passenger card cardType".split(
@@ -39,6 +40,21 @@ describe("names that look like secrets", () => {
   )("are none of ours, nor those that only sound alike: %s", (name) => {
     expect(secrecyOf(name)).toBeUndefined();
     expect(input({ [name]: "shown" })).toEqual({ [name]: "shown" });
+  });
+
+  test("hide the value beside them, as in lists of headers and of an environment", () => {
+    const given = [
+      { name: "Authorization", value: "hunter2", enabled: true },
+      { key: "DB_PASSWORD", value: ["hunter2"] },
+      { key: "token", value: 12 },
+      { name: "Accept", value: "text/html" },
+      { key: "password", value: null },
+    ];
+    const left = given
+      .with(0, { ...given[0]!, value: hidden })
+      .with(1, { ...given[1]!, value: hidden });
+    expect(input(given)).toEqual(left);
+    expect(input(given, ["!input.value"])).toBe(given);
   });
 
   test("leave true, false, null and nothing as they are", () => {

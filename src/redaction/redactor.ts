@@ -174,11 +174,12 @@ function redactAt(root: Path, value: unknown, { paths, text, isNamed }: WalkPart
       return after === written ? given : after;
     }
     const names = Object.keys(given);
+    const secretField = names.includes("value") && isNamedSecret(given) ? "value" : undefined;
     let fields: [string, unknown][] | undefined;
     for (let at = 0; at < names.length; at++) {
       const name = names[at]!;
       const before = (given as Record<string, unknown>)[name];
-      const after = walkField(name, before);
+      const after = walkField(name, before, name === secretField);
       const shownName = name.length < shortestKey ? name : redactForms(name);
       if (!fields && (after !== before || shownName !== name))
         fields = names.slice(0, at).map((each) => [each, (given as Record<string, unknown>)[each]]);
@@ -189,13 +190,13 @@ function redactAt(root: Path, value: unknown, { paths, text, isNamed }: WalkPart
     return fields ? Object.fromEntries(fields) : given;
   };
 
-  const walkField = (name: string, value: unknown): unknown => {
+  const walkField = (name: string, value: unknown, isKnown: boolean): unknown => {
     path.push(name);
     const rule = paths?.at(path);
     let left: unknown;
     if (rule === "shown") left = value;
     else if (rule === "hidden" || isNamed?.(name)) left = value == null ? value : redacted;
-    else left = isSecret(name, value) ? redacted : walk(value);
+    else left = isKnown || isSecret(name, value) ? redacted : walk(value);
     path.pop();
     return left;
   };
@@ -218,6 +219,12 @@ function redactAt(root: Path, value: unknown, { paths, text, isNamed }: WalkPart
   if (rule === "shown") return value;
   if (rule === "hidden") return value == null ? value : redacted;
   return walk(value);
+}
+
+/** Whether the object is a pair of a name and a value, as headers and environments are listed, of a secret. */
+function isNamedSecret(given: object): boolean {
+  const { name, key, value } = given as Record<string, unknown>;
+  return [name, key].some((each) => typeof each === "string" && isSecret(each, value));
 }
 
 /** True, false, null and an empty text are no secrets, and under `token` a number isn't one. */
