@@ -26,6 +26,15 @@ function visit(limits: CallerLimits, account = ada) {
   return { on, ...limits.enter(account, on) };
 }
 
+test("a user of all tenants is one caller, whichever tenant it names", () => {
+  const limits = createCallerLimits(movableClock(), { requestsAtOnce: { user: 1 } });
+  const naming = (tenant: string) =>
+    accountOf({ kind: "user", tenant, allTenants: true, user: "ada", verbs: new Set() });
+  visit(limits, naming("acme"));
+  expect(() => visit(limits, naming("other"))).toThrow(overloaded);
+  visit(limits, ada);
+});
+
 describe("what waits to be read", () => {
   test("is refused to a read that goes over it, and never to what was done", () => {
     const limits = createCallerLimits(movableClock(), { unreadBytesPerCaller: 4 * mib });

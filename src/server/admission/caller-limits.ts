@@ -284,9 +284,9 @@ export function createCallerLimits(clock: Clock, options: LimitOptions = {}): Ca
   };
 }
 
-/** A key counts as one caller, whichever user it acts for. */
-export function accountOf({ kind, tenant, user, keyId }: Caller): Account {
-  if (kind === "user") return { kind, id: `${tenant}\0${user}` };
+/** A key counts as one caller, whichever user it acts for, and a user of all tenants whichever it names. */
+export function accountOf({ kind, tenant, allTenants, user, keyId }: Caller): Account {
+  if (kind === "user") return { kind, id: `${allTenants ? "" : tenant}\0${user}` };
   return { kind: "key", id: keyId ?? "" };
 }
 

@@ -449,6 +449,21 @@ describe("a ticket", () => {
     expect(tickets.issue(user("eve")).ticket).toHaveLength(64);
   });
 
+  test("of a user of all tenants counts for that user, whichever tenant it names", () => {
+    const { tickets } = authenticator({});
+    const naming = (tenant: string): Caller => ({
+      kind: "user",
+      tenant,
+      allTenants: true,
+      user: "eve",
+      verbs: new Set(),
+    });
+    for (let n = 0; n < 100; n++) tickets.issue(naming(`t${n}`));
+    expect(() => tickets.issue(naming("t100"))).toThrow(
+      expect.objectContaining({ code: "overloaded" }),
+    );
+  });
+
   test("of one key leaves those of the others alone, whichever users it names", () => {
     const { tickets } = authenticator({});
     const program = (keyId: string, user?: string): Caller => ({

@@ -458,7 +458,10 @@ function createTickets(clock: Clock, random: Random): Tickets {
 }
 
 /** The quotas that a ticket counts against: its user, and the key that requests it for any user. */
-function quotasOf({ kind, tenant, user, keyId = "" }: Caller): { owner: string; max: number }[] {
+function quotasOf(caller: Caller): { owner: string; max: number }[] {
+  const { kind, user, keyId = "" } = caller;
+  // A user of all tenants may name any of them.
+  const tenant = kind === "user" && caller.allTenants ? "" : caller.tenant;
   // NUL separates the parts, because no name contains it.
   const ofUser = { owner: [kind, keyId, tenant, user].join("\0"), max: maxTicketsPerUser };
   const ofKey = { owner: [kind, keyId].join("\0"), max: maxTicketsPerKey };
