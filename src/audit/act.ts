@@ -309,10 +309,11 @@ export async function endAct(
 }
 
 /** Throws if the id that the caller gave this act is that of another. */
-function toStoredAct(row: Row, { action, subject, actId }: ActEntry): StoredAct {
-  const verbOf = (each: string) => each.slice(each.indexOf(".") + 1);
+function toStoredAct(row: Row, { action, subject, filter, actId }: ActEntry): StoredAct {
   // A run may be cancelled as a task, and its entry says what it is.
-  if (verbOf(row["action"]) !== verbOf(action) || row["subject"] !== subject) {
+  const asTask = (each: string) => each.replace(/^runs\./, "tasks.");
+  const isSame = asTask(row["action"]) === asTask(action) && row["filter"] === filter;
+  if (!isSame || row["subject"] !== subject) {
     throw new FlotillaError(
       "conflict",
       `the act ${actId} was ${row["action"]}${row["subject"] === null ? "" : ` of ${row["subject"]}`}: give another act another id`,

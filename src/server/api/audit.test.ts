@@ -216,6 +216,21 @@ describe("acts over HTTP", () => {
     ]);
   });
 
+  test("of the same name on something else, or on others, aren't the same act", async () => {
+    const headers = { ...asWeb, "Flotilla-Action": "one" };
+    await inHandler(() => flotilla.schedules.put("mail", nightly));
+    expect(await app.post("/v1/pause", { name: "mail" }, headers)).toMatchObject({ status: 200 });
+    expect(await app.post("/v1/schedules/mail/pause", undefined, headers)).toMatchObject({
+      status: 409,
+    });
+    const other = { ...asWeb, "Flotilla-Action": "two" };
+    const discard = (name: string) => app.post("/v1/dlq/discard", { name }, other);
+    expect(await discard("mail")).toMatchObject({ status: 200 });
+    expect(await discard("other")).toMatchObject({ status: 409 });
+    expect(await discard("mail")).toMatchObject({ status: 200 });
+    expect(await entries()).toHaveLength(2);
+  });
+
   test("are a program's on this machine where there are no keys", async () => {
     const local = appHarness(flotilla);
     await local.post("/v1/tasks/pending/cancel");
