@@ -222,6 +222,9 @@ describe("a token", () => {
     [{ verbs: [] }, []],
     [{ scope: "openid sessions:read sessions:create" }, ["sessions:read", "sessions:create"]],
     [{ scope: "openid" }, ["sessions:read", "sessions:write", "inbox:read"]],
+    [{ scope: "fleet:read fleet:operate" }, ["sessions:read", "sessions:write", "inbox:read"]],
+    [{ scope: "sessions:read fleet:read payloads:read" }, ["sessions:read"]],
+    [{ verbs: ["sessions:read", "fleet:read"] }, ["sessions:read", "fleet:read"]],
     [{ verbs: ["sessions:write"], scope: "sessions:any" }, ["sessions:write"]],
   ])("with %j may do %j", async (claims, verbs) => {
     expect([...(await caller({ tokens }, bearer(await token(claims)))).verbs]).toEqual(verbs);

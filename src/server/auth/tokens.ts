@@ -29,6 +29,8 @@ const maxSessions = 1_000;
 // The last second of a Date. JSON can also hold larger numbers, such as 1e400.
 const lastSecond = 8.64e12;
 
+const ofFleet: ReadonlySet<Verb> = new Set(["fleet:read", "fleet:operate", "payloads:read"]);
+
 /** No JWKS arrived, or something else in its place, such as an error page. */
 const keysMissing = new Set([
   errors.JOSEError.code,
@@ -119,8 +121,9 @@ function roleOf(payload: JWTPayload, claim: string | undefined): Role | undefine
 function verbsOf(payload: JWTPayload, claim: string = "verbs"): readonly Verb[] {
   const claimed = payload[claim];
   if (claimed !== undefined) return knownVerbs(claimed);
-  // A scope without any of our verbs is about other services, so it limits nothing here.
-  const scoped = knownVerbs(payload["scope"]);
+  // A scope without any of our verbs is about other services, so it limits nothing here. Those have fleets,
+  // too: what looks after ours is in a claim for it.
+  const scoped = knownVerbs(payload["scope"]).filter((verb) => !ofFleet.has(verb));
   return scoped.length > 0 ? scoped : usualVerbs;
 }
 
