@@ -43,7 +43,7 @@ describe("names that look like secrets", () => {
   });
 
   test("hide the value beside them, as in lists of headers and of an environment", () => {
-    const given = [
+    const given: Record<string, unknown>[] = [
       { name: "Authorization", value: "hunter2", enabled: true },
       { key: "DB_PASSWORD", value: ["hunter2"] },
       { key: "token", value: 12 },
