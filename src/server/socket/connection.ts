@@ -6,7 +6,7 @@ import type { Logger } from "../../base/log.ts";
 import { createRateLimit } from "../../base/token-bucket.ts";
 import { type ClientFrame, closeCodes, type Ref, type ServerFrame } from "../../protocol/frames.ts";
 import { parseClientFrame, refOf } from "../../protocol/parse-frame.ts";
-import type { Joined, SessionService } from "../../sessions/service.ts";
+import type { SessionService } from "../../sessions/service.ts";
 import type { Settle, TenantQuotas } from "../admission/tenant-quotas.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
 import { type Access, actorOf, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
@@ -22,7 +22,7 @@ import {
   countsAsRequest,
 } from "./commands.ts";
 import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
-import { createSubscriptions, joinInbox, hasSameView } from "./subscriptions.ts";
+import { createSubscriptions, hasSameView, joinInbox, type JoinedInbox } from "./subscriptions.ts";
 
 export type SocketConnectionParts = {
   sessions: SessionService;
@@ -75,7 +75,7 @@ export function createSocketConnection(
   const { sessions, members, framesPerSecond = defaultFramesPerSecond, clock, log } = parts;
   const framesBurst = 2 * framesPerSecond;
   let caller = initialCaller;
-  let inbox: (Joined & { readonly ref: Ref }) | undefined;
+  let inbox: (JoinedInbox & { readonly ref: Ref }) | undefined;
   let pingsMissed = 0;
   let refusals = 0;
   /** Closed by this side: frames that still arrive are ignored. */
@@ -233,10 +233,10 @@ export function createSocketConnection(
       case "leave":
         return subscriptions.leave(frame.session, ref);
       case "inbox":
-        inbox?.leave();
+        inbox?.abandon();
         return openInbox(ref);
       case "inbox_leave":
-        inbox?.leave();
+        inbox?.abandon();
         inbox = undefined;
         return void push({ type: "ack", ref });
       case "ping":

@@ -286,6 +286,23 @@ describe("a socket", () => {
     ]);
   });
 
+  test("answers a request for the inbox that another frame overtakes", async () => {
+    const client = await open();
+    client.send([
+      { type: "inbox", ref: "first" },
+      { type: "inbox", ref: "second" },
+      { type: "inbox_leave", ref: "third" },
+      { type: "inbox", ref: "fourth" },
+    ]);
+    await client.find("inbox", ({ ref }) => ref === "fourth");
+    const refused = client.frames.filter(({ type }) => type === "error");
+    expect(refused).toMatchObject([
+      { ref: "first", code: "cancelled" },
+      { ref: "second", code: "cancelled" },
+    ]);
+    await client.find("ack", ({ ref }) => ref === "third");
+  });
+
   test("follows an inbox", async () => {
     const client = await open("carol");
     expect(await client.request({ type: "inbox" })).toMatchObject({ type: "inbox", sessions: [] });

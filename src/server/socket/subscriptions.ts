@@ -229,15 +229,27 @@ type InboxParts = {
   log: Logger;
 };
 
+export type JoinedInbox = Joined & {
+  /** Leaves it, and answers the frame that asked for it if that is still to be done. */
+  abandon(): void;
+};
+
 /** Sends a user's inbox and its changes, until it is left. */
-export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts): Joined {
+export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts): JoinedInbox {
   let isLeft = false;
+  let isAnswered = false;
+  const fail = (error: unknown) => {
+    if (!isLeft) sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
+    isLeft = true;
+    isAnswered = true;
+  };
   const sink: Sink<InboxEvent> = {
-    push: (event) => !isLeft && sendBuffer.push(encodeFrame(frameOf(event, ref))),
-    fail(error) {
-      if (!isLeft) sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
-      isLeft = true;
+    push(event) {
+      if (isLeft) return false;
+      isAnswered = true;
+      return sendBuffer.push(encodeFrame(frameOf(event, ref)));
     },
+    fail,
     drained: sendBuffer.drained,
   };
   const joined = sessions.inbox(caller.tenant, userOf(caller), filterInbox(caller, sink));
@@ -246,6 +258,14 @@ export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts
   return {
     ready: joined.ready,
     leave() {
+      isLeft = true;
+      joined.leave();
+    },
+    abandon() {
+      if (!isAnswered) {
+        const message = "the inbox was left or asked for again before this frame was answered";
+        fail(new FlotillaError("cancelled", message));
+      }
       isLeft = true;
       joined.leave();
     },
