@@ -58,6 +58,15 @@ describe("requests over a real socket", () => {
     expect((await flotilla.tasks.stats()).byStatus.pending).toBe(0);
   });
 
+  test("that are cut off end their connection, so that no other request is lost on it", async () => {
+    const answer = await fetch(`${server.url}/v1/pause`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ reason: "x".repeat(600_000) }),
+    });
+    expect([answer.status, answer.headers.get("connection")]).toEqual([413, "close"]);
+  });
+
   test("with a method that a route doesn't have are refused as such", async () => {
     for (const method of ["DELETE", "PUT", "OPTIONS"]) {
       expect(await send(method, "/v1/tasks")).toMatchObject([

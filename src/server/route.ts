@@ -154,6 +154,8 @@ export async function readRequestBody(c: Context, maxBytes: number): Promise<Uin
     for await (const chunk of c.req.raw.body ?? []) {
       bytes += chunk.length;
       if (bytes > maxBytes) {
+        // The rest isn't read, so that nothing else can come on this connection.
+        c.header("Connection", "close");
         throw new FlotillaError(
           "payload_too_large",
           `the body takes more than ${maxBytes} bytes: store it elsewhere and pass a reference`,
