@@ -280,11 +280,13 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       for (;;) {
         const deadLetters = index.pick(checked, picking, tasksPerDiscard);
         if (deadLetters.length === 0) break;
-        const { tables } = await write(continued(act, discarded), (id, entry) =>
+        const { tables, stored } = await write(continued(act, discarded), (id, entry) =>
           discardTasks(deadLetters, id, entry),
         ).catch((error: unknown) => {
           throw discarded === 0 ? error : partlyDiscarded(discarded, error);
         });
+        // Another call with the id of this act goes on with it, and counts what it discards.
+        if (stored && stored.id !== act.id) return { discarded: stored.count };
         discarded += Number(tables.at(-1)![0]!["discarded"]);
         // Drops also those that were no longer failed.
         index.drop(deadLetters.map((each) => each.taskId));

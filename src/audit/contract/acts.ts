@@ -5,7 +5,14 @@ import { sql, table } from "../../store/sql.ts";
 import { actions } from "../act.ts";
 import { actAs, type Actor } from "../actor.ts";
 import { markFull } from "../sql.ts";
-import { type ActCase, acts, type ActsHarness, inHandler, openActs } from "./harness.ts";
+import {
+  type ActCase,
+  acts,
+  type ActsHarness,
+  type Clients,
+  inHandler,
+  openActs,
+} from "./harness.ts";
 
 const operator: Actor = {
   kind: "key",
@@ -276,6 +283,50 @@ export function actsContract(kind: StoreKind): void {
       });
       await letters.discard({ name: "bulk" });
       expect(counts).toEqual([250, 500, 600, 600]);
+      expect(await scene.entries()).toMatchObject([{ count: many, outcome: "done" }]);
+    });
+
+    test("on many at once with one id are one entry, which counts all that they change", async () => {
+      const { queue } = scene;
+      const many = 600;
+      await queue.enqueueMany(
+        "bulk",
+        Array.from({ length: many }, () => null),
+      );
+      const error = JSON.stringify({ code: "handler_failed", message: "boom" });
+      await queue.database.write([
+        sql`update ${table("task")} set status = 'failed', error = ${error} where name = 'bulk'`,
+      ]);
+      const { database } = queue;
+      const tried = Promise.withResolvers<void>();
+      const landed = Promise.withResolvers<void>();
+      const ended = Promise.withResolvers<void>();
+      let writes = 0;
+      // Both have begun before either has written, and the second ends between two writes of the first.
+      const first = scene.clients({
+        ...database,
+        async write(statements, options) {
+          await (writes++ === 0 ? tried.promise : ended.promise);
+          const tables = await database.write(statements, options);
+          landed.resolve();
+          return tables;
+        },
+      });
+      const second = scene.clients({
+        ...database,
+        async write(statements, options) {
+          tried.resolve();
+          await landed.promise;
+          return database.write(statements, options);
+        },
+      });
+      const discard = ({ letters }: Clients) =>
+        actAs({ ...operator, actId: "click-1" }, () => letters.discard({ name: "bulk" }));
+      const [counted] = await Promise.all([
+        discard(first),
+        discard(second).finally(() => ended.resolve()),
+      ]);
+      expect(counted).toEqual({ discarded: many });
       expect(await scene.entries()).toMatchObject([{ count: many, outcome: "done" }]);
     });
 

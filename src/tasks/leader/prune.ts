@@ -58,12 +58,14 @@ export async function prune(parts: ActParts, options: PruneOptions): Promise<Pru
     const old = page.filter((row) => Number(row["old"]) === 1);
     for (let at = 0; at < old.length && !signal?.aborted; at += deleteTogether) {
       const ids = old.slice(at, at + deleteTogether).map((row) => row["task_id"] as string);
-      const { tables } = await writeAct(
+      const { tables, stored } = await writeAct(
         parts,
         continued(act, deleted),
         { statements: (_, entry) => [...deleteFinished(ids, kept, entry), readTaskStates(ids)] },
         untilKnown,
       );
+      // Another call with the id of this act goes on with it, and counts what it deletes.
+      if (stored && stored.id !== act.id) return { deleted: stored.count, seen: stored.count };
       deleted += ids.length - tables.at(-1)!.length;
       onProgress?.({ deleted, seen: seen + Math.floor((at / old.length) * pageTasks) });
     }
