@@ -37,7 +37,8 @@ describe("however many entries there are, they are found by an index", () => {
   const sqliteStepsOf = planningOnSqlite();
   const planOf = planning([
     `insert into flotilla.audit (id, at, actor, action, subject, outcome)
-      select n::text, n, 'key/' || n % 5, 'tasks.cancel', n::text, 'done'
+      select n::text, n, 'key/' || n % 5, case n % 5 when 0 then 'tasks.cancel' else 'tasks.retry' end,
+        n::text, 'done'
       from generate_series(1, 50000) n`,
     "analyze flotilla.audit",
   ]);
@@ -47,6 +48,13 @@ describe("however many entries there are, they are found by an index", () => {
     const scans = steps.filter((step) => /^SCAN flotilla_audit\b/.test(step));
     expect(scans.filter((step) => !step.includes("USING"))).toEqual([]);
     expect(steps.filter((step) => step.includes("TEMP B-TREE FOR ORDER BY"))).toEqual([]);
+  });
+
+  test("of an actor and an action by one for both, since either may have many others", async () => {
+    // Each has thousands of entries, and there is none of both.
+    const none = listEntries({ actor: "key/1", action: "tasks.cancel", limit: 51 });
+    expect(sqliteStepsOf(none).join()).toContain("flotilla_audit_actor_action");
+    expect(await planOf(none)).toContain("audit_actor_action");
   });
 
   test("of several names on SQLite by that of the rarest", () => {

@@ -167,19 +167,18 @@ export type EntryFilter = {
 };
 
 /**
- * A page of entries, newest first. Of several names the one that fewest entries have is looked up, and the
- * others are written so that no planner uses their index.
+ * A page of entries, newest first. An actor and an action have an index each and one together: the entries
+ * of both may be few among the many of either. A subject has few entries, so that beside it the others are
+ * written such that no planner uses their index.
  */
 export function listEntries(filter: EntryFilter): Statement {
   const { actor, action, subject, sinceMs, untilMs, before } = filter;
-  const [first, ...others] = [
-    { column: sql`subject`, name: subject },
-    { column: sql`actor`, name: actor },
-    { column: sql`action`, name: action },
-  ].flatMap(({ column, name }) => (name === undefined ? [] : [{ column, name }]));
+  const isNamed = (column: Statement, name: string) =>
+    subject === undefined ? sql`${column} = ${name}` : sql`coalesce(${column}, '') = ${name}`;
   const conditions = [
-    ...(first ? [sql`${first.column} = ${first.name}`] : []),
-    ...others.map(({ column, name }) => sql`coalesce(${column}, '') = ${name}`),
+    ...(subject === undefined ? [] : [sql`subject = ${subject}`]),
+    ...(actor === undefined ? [] : [isNamed(sql`actor`, actor)]),
+    ...(action === undefined ? [] : [isNamed(sql`action`, action)]),
     ...(sinceMs === undefined ? [] : [sql`at >= ${sinceMs}`]),
     ...(untilMs === undefined ? [] : [sql`at <= ${untilMs}`]),
     ...(before === undefined ? [] : [sql`(at, id) < (${before.atMs}, ${before.id})`]),

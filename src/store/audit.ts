@@ -32,6 +32,7 @@ export const audit: readonly Statement[] = [
   )`,
   sql`create index ${index("audit_at")} on ${table("audit")} (at, id)`,
   sql`create index ${index("audit_actor")} on ${table("audit")} (actor, at, id)`,
+  sql`create index ${index("audit_actor_action")} on ${table("audit")} (actor, action, at, id)`,
   sql`create index ${index("audit_action")} on ${table("audit")} (action, at, id)`,
   sql`create index ${index("audit_subject")} on ${table("audit")} (subject, at, id)
     where subject is not null`,

@@ -50,6 +50,9 @@ select * from flotilla.audit where id = $1
 select * from flotilla.audit  order by at desc, id desc limit cast($1 as integer)
 -- values: [51]
 
+select * from flotilla.audit where actor = $1 and action = $2 order by at desc, id desc limit cast($3 as integer)
+-- values: ["key/web","tasks.cancel",51]
+
 select * from flotilla.audit where subject = $1 and coalesce(actor, '') = $2 and coalesce(action, '') = $3 and at >= $4 and at <= $5 and (at, id) < ($6, $7) order by at desc, id desc limit cast($8 as integer)
 -- values: ["task-1","key/web","tasks.cancel",1,2,1,"act-1",51]
 

@@ -50,6 +50,9 @@ select * from flotilla_audit where id = ?
 select * from flotilla_audit  order by at desc, id desc limit cast(? as integer)
 -- values: [51]
 
+select * from flotilla_audit where actor = ? and action = ? order by at desc, id desc limit cast(? as integer)
+-- values: ["key/web","tasks.cancel",51]
+
 select * from flotilla_audit where subject = ? and coalesce(actor, '') = ? and coalesce(action, '') = ? and at >= ? and at <= ? and (at, id) < (?, ?) order by at desc, id desc limit cast(? as integer)
 -- values: ["task-1","key/web","tasks.cancel",1,2,1,"act-1",51]
 

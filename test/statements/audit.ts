@@ -38,6 +38,7 @@ export const auditStatements: RoomStatements = {
     readEntry: () => [audit.readEntry(newEntry), audit.readEntry({ ...newEntry, actId: null })],
     listEntries: () => [
       audit.listEntries({ limit: 51 }),
+      audit.listEntries({ actor: "key/web", action: "tasks.cancel", limit: 51 }),
       audit.listEntries({ ...filter, sinceMs: 1, untilMs: 2, before: cursor, limit: 51 }),
     ],
     deleteOldEntries: () => audit.deleteOldEntries(1_000, 100),
