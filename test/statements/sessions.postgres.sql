@@ -544,11 +544,11 @@ on conflict (tenant, name) do nothing
     cast($11 as bigint), $12, $13,
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
-  where not exists (select 1 from flotilla.agent where tenant = $18 and name = $19)
+  where not exists (select 1 from flotilla.agent where tenant = $18 and name = $19) or exists (select 1 from flotilla.audit past where past.id = $20)
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla.audit where id = $1
--- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper","act-1"]
 
 insert into flotilla.agent (tenant, name, settings, secrets)
 select $1, $2, $3, $4

@@ -544,11 +544,11 @@ on conflict (tenant, name) do nothing
     cast(? as bigint), ?, ?,
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
-  where not exists (select 1 from flotilla_agent where tenant = ? and name = ?)
+  where not exists (select 1 from flotilla_agent where tenant = ? and name = ?) or exists (select 1 from flotilla_audit past where past.id = ?)
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla_audit where id = ?
--- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper","act-1"]
 
 insert into flotilla_agent (tenant, name, settings, secrets)
 select ?, ?, ?, ?

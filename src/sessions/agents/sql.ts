@@ -1,5 +1,5 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
-import { withdrawEntry } from "../../audit/sql.ts";
+import { hasEntry, withdrawEntry } from "../../audit/sql.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { encodedMark } from "../../store/codec/codec.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
@@ -93,7 +93,8 @@ export function createAgent(
 
 /**
  * `createAgent` with its entry in the audit. Another transaction may create an agent of that name after the
- * entry was written: then the entry goes again.
+ * entry was written: then the entry goes again. Of an act that is sent again the entry is inserted again,
+ * which the store refuses: it isn't this transaction's to take back.
  */
 export function createAudited(
   row: AgentRow,
@@ -108,7 +109,7 @@ export function createAudited(
   if (entry === noEntry) return [creating];
   return [
     ...entry({
-      when: sql`where not exists (select 1 from ${agents} where ${isNamed})`,
+      when: sql`where not exists (select 1 from ${agents} where ${isNamed}) or ${hasEntry(id)}`,
       after: '{"revision":1}',
     }),
     creating,
