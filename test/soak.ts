@@ -1,9 +1,10 @@
 /**
  * `npm run soak`: what runs for longer than a test may. `npm run soak -- simulation` runs seeds of the
- * simulation, and without that word it is the storm of the crash suite.
+ * simulation, `npm run soak -- fuzz` sends a server what it shouldn't be sent, and without such a word it is
+ * the storm of the crash suite.
  */
 import process from "node:process";
 
-await (process.argv[2] === "simulation"
-  ? import("./simulation/soak.ts")
-  : import("./crash/soak.ts"));
+const [, , word] = process.argv;
+if (word === "simulation") await import("./simulation/soak.ts");
+else await (word === "fuzz" ? import("./fuzz/soak.ts") : import("./crash/soak.ts"));
