@@ -122,6 +122,7 @@ const own = { noAct: "is a user's own, or a program's for its users" };
 
 /** Every route that changes something of sessions. */
 const ofSessions: Record<string, SessionCase> = {
+  endSignIn: { noAct: "ends no session of a chat; it has an entry of its own" },
   createSession: { noAct: "starts something, and changes nothing that is there" },
   sendMessage: own,
   markRead: own,

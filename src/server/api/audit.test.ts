@@ -310,7 +310,13 @@ const calls: Record<string, Record<string, string>> = {
     rotate: "keys.rotate",
   },
   tokens: { ...reads("revocations"), revoke: "tokens.revoke" },
-  credentials: { ...reads("keyOf", "refusalOf", "watch", "ready"), close: ofProcess },
+  signIns: { ...reads("list"), create: "sign-ins.create", end: "sign-ins.end" },
+  credentials: {
+    ...reads("keyOf", "signInOf", "refusalOf", "watch", "ready"),
+    useSignIn: ofProcess,
+    close: ofProcess,
+  },
+  quotas: { ...reads("list", "of"), announce: ofProcess, leave: ofProcess },
   audit: reads("list"),
   sessions: { ...reads("open", "list", "inbox"), create: ofUsers },
   sessionService: {
