@@ -11,6 +11,7 @@ import { endedTurn } from "../conversation/ended-turn.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
 import type { TenantChange } from "../../quotas/sql.ts";
+import { entryBodyBytes } from "./entry-body.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
 /** A command submitted to a session, with the callbacks of its caller. */
@@ -96,21 +97,23 @@ export function draftRecord(
     }
     outcomes.push([item, decision.answer]);
     if (command.type === "regenerate" && key !== undefined) ids.set(key, decision.header.lastSeq);
-    if (decision.header !== before) {
-      const { header, entries: added } = decision;
-      const counts = parts.countsTenants && added.length > 0;
-      headers.set(sessionId, counts ? withBytes(header, added) : header);
-    }
     if (decision.header.users !== before?.users) {
       members.add(sessionId);
       const removed = (before?.users ?? []).filter((user) => !decision.header.users.includes(user));
       if (removed.length > 0) formerUsers.set(sessionId, removed);
     }
+    let bytes = 0;
     for (const entry of decision.entries) {
-      entries.push({ ...entry, sessionId });
+      const added = { ...entry, sessionId };
+      entries.push(added);
+      if (parts.countsTenants) bytes += entryBodyBytes(added);
       if (entry.clientId === null) continue;
       const isOwn = entry.clientId === clientId && key !== undefined;
       ids.set(isOwn ? key : keyOfId(sessionId, entry.clientId), entry.seq);
+    }
+    if (decision.header !== before) {
+      const { header } = decision;
+      headers.set(sessionId, bytes === 0 ? header : { ...header, bytes: bytesOf(header) + bytes });
     }
     if (decision.metadata !== undefined) metadata.set(sessionId, decision.metadata);
     if (decision.read) reads.push({ sessionId, ...decision.read });
@@ -166,13 +169,6 @@ function auditedFacts({ status, users, metadataVersion, work }: Header): string 
   });
 }
 
-/** The header with the bytes of more entries. */
-function withBytes(header: Header, entries: readonly object[]): Header {
-  let { bytes = 0 } = header;
-  for (const entry of entries) bytes += Buffer.byteLength(JSON.stringify(entry));
-  return { ...header, bytes };
-}
-
 /** What the sessions of each tenant come to, as the difference to what is stored. */
 function tenantChanges(
   headers: ReadonlyMap<string, Header>,
@@ -198,8 +194,11 @@ function tenantChanges(
 /** A deleted session counts for nothing. */
 function countsOf(header: Header | undefined): Omit<TenantChange, "tenant"> {
   if (!header || header.status === "deleted") return { sessions: 0, turns: 0, bytes: 0 };
-  const { work, bytes = 0 } = header;
-  return { sessions: 1, turns: work?.type === "turn" ? 1 : 0, bytes };
+  return { sessions: 1, turns: header.work?.type === "turn" ? 1 : 0, bytes: bytesOf(header) };
+}
+
+function bytesOf({ bytes = 0 }: Header): number {
+  return bytes;
 }
 
 /**

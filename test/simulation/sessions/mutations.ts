@@ -74,8 +74,8 @@ const list: readonly Mutation[] = [
     name: "journal: client ids aren't stored",
     edits: [
       journal(
-        "messageId, clientId, bodyOf(entry), atMs];",
-        "messageId, null, bodyOf(entry), atMs];",
+        "messageId, clientId, entryBody(entry), atMs];",
+        "messageId, null, entryBody(entry), atMs];",
       ),
     ],
   },

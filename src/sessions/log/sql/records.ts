@@ -1,5 +1,4 @@
 import { insertDecided } from "../../../audit/sql.ts";
-import type { Entry } from "../../../protocol/message.ts";
 import { addTenantCounts } from "../../../quotas/sql.ts";
 import { innerRanges } from "../../../steps/key.ts";
 import {
@@ -16,6 +15,7 @@ import {
 import { deleteLinksFromSessions } from "../../../links/sql.ts";
 import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
+import { entryBody } from "../entry-body.ts";
 import type { LogRecord } from "../journal.ts";
 import { moveHeads, type RecordPlace } from "./heads.ts";
 import { partOf } from "./reading.ts";
@@ -392,10 +392,9 @@ const entryColumns = {
   at: "integer",
 } as const;
 
-/** Fields that no query filters on are stored together as `body`, which costs less than a column each. */
 function fromEntry(entry: LogRecord["entries"][number]): Value[] {
   const { sessionId, seq, role, author, messageId, clientId, atMs } = entry;
-  return [sessionId, seq, role, author, messageId, clientId, bodyOf(entry), atMs];
+  return [sessionId, seq, role, author, messageId, clientId, entryBody(entry), atMs];
 }
 
 /** Columns that nearly every entry leaves at their defaults. */
@@ -403,23 +402,6 @@ const rareColumns = { kind: "text", replaces: "integer" } as const;
 
 function rareOf({ kind, replaces = null }: { kind: string; replaces?: number | null }) {
   return [kind, replaces];
-}
-
-function bodyOf(entry: Entry): string {
-  const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
-  const { results, throughSeq, stop } = entry;
-  return JSON.stringify({
-    epoch,
-    upToSeq,
-    outcome,
-    error,
-    tokens,
-    parts,
-    metadata,
-    results,
-    throughSeq,
-    stop,
-  });
 }
 
 const turnColumns = {
