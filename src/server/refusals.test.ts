@@ -3,6 +3,8 @@ import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { movableClock } from "../base/contract/movable-clock.ts";
+import { sharedRedactor } from "../redaction/redactor.ts";
+import { startTestServer } from "./contract/test-server.ts";
 import { createErrorResponder } from "./errors.ts";
 import { frameErrorOf } from "./socket/send-buffer.ts";
 
@@ -67,4 +69,14 @@ describe("a refusal", () => {
       expect(frames.lines).toMatchObject([{ fields: { error: where } }]);
     }
   });
+});
+
+test("refusals hide what the config's `redact` hides, also where no pod runs beside the server", async () => {
+  const server = await startTestServer({ redact: [/\bMINE-\d{6}\b/] });
+  await server.pod.stop();
+  const answer = await fetch(`${server.url}/v1/tasks/MINE-123456`);
+  expect(await answer.json()).toMatchObject({ error: { message: "there is no task [redacted]" } });
+  await server[Symbol.asyncDispose]();
+  // The process is as it was before.
+  expect(sharedRedactor.text("MINE-123456")).toBe("MINE-123456");
 });

@@ -240,6 +240,30 @@ describe("acts on sessions", () => {
     expect(await entriesOf(await actedIn(await tokenOf("ada", verbs), asAda))).toEqual([]);
   });
 
+  test("on a server without keys leave none in the sessions of its own user", async () => {
+    await using open = await startTestServer({ use: [writer] });
+    const acted = async (users?: string[]) => {
+      const send = (method: string, path: string, body: object) =>
+        fetch(`${open.url}${path}`, {
+          method,
+          headers: { "Content-Type": "application/json" },
+          body: JSON.stringify(body),
+        });
+      const made = await send("POST", "/v1/sessions", {
+        agents: ["writer"],
+        ...(users && { users }),
+      });
+      const { sessionId } = (await made.json()) as { sessionId: string };
+      const changed = await send("PUT", `/v1/sessions/${sessionId}/metadata`, { metadata: 1 });
+      expect(changed.status).toBe(200);
+      return (await open.flotilla.audit.list({ subject: sessionId })).entries;
+    };
+    expect(await acted()).toEqual([]);
+    expect(await acted(["ada"])).toMatchObject([
+      { action: "sessions.metadata", actor: "local", user: "local" },
+    ]);
+  });
+
   test("on a socket leave one each, as over HTTP, and a member's own leave none", async () => {
     const frames: Record<string, (id: string, messageId: string) => object> = {
       stop: (session) => ({ session }),
