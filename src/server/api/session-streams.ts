@@ -52,7 +52,8 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
       await members.check(caller, sessionId, { or: "fleet:read" });
       // Answer `not_found` by the status, which can't change once events are sent.
       const { users } = await sessions.get(caller.tenant, sessionId);
-      const shown = serializer.feed({ caller, isOwn: isAmongMembers(caller, users) });
+      const isOwn = isAmongMembers(caller, users);
+      const shown = serializer.feed({ caller, isOwn });
       const { lastSeq, ...rest } = query;
       const position = { lastSeq: lastEventId(context) ?? lastSeq ?? 0, ...definedPosition(rest) };
       const body = streams.open(context, (to) => {
@@ -61,6 +62,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
           clock,
           caller: () => caller,
           sessionId,
+          isOwn: () => isOwn,
           onRemoved: (error) => endWithError(to, error, log),
         });
         const joined = sessions.join(caller.tenant, sessionId, position, {

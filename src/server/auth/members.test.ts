@@ -25,13 +25,14 @@ const lookers: Record<string, Exclude<ApiKey, string>> = {
     verbs: ["fleet:read", "sessions:read", "sessions:any"] as Verb[],
   },
 };
+const rootKey = "root-key-of-16-chars-or-more";
 const chatKey = "chat-key-of-16-chars-or-more";
 let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
   server = await startTestServer({
     server: {
-      apiKeys: [...Object.values(lookers), { key: chatKey, tenant: "acme" }],
+      apiKeys: [...Object.values(lookers), { key: chatKey, tenant: "acme" }, rootKey],
       tokens: { secret, claims: { role: "role" } },
     },
   });
@@ -91,6 +92,26 @@ describe("a conversation as it is", () => {
     const named = await readAll(sessionId, headersOf(key!, "acme", "ada"));
     for (const text of [unnamed, named]) expect(text).not.toContain("hunter22");
     expect(named.includes("what was said")).toBe(name === "a viewer with payloads");
+  });
+
+  test("ends for a viewer that is no member any more, which may follow it as a viewer does", async () => {
+    const sessionId = await made("default");
+    const headers = headersOf(await tokenOf({ role: "viewer" }), "default");
+    const client = await dial(server.socketUrl, { headers });
+    await client.request({ type: "join", session: sessionId, lastSeq: 0 });
+    await client.find("entries");
+    const at = `${server.url}/v1/sessions/${sessionId}`;
+    const events = await fetch(`${at}/events`, { headers });
+    const removed = await fetch(`${at}/members`, {
+      method: "PUT",
+      headers: { Authorization: `Bearer ${rootKey}`, "Content-Type": "application/json" },
+      body: JSON.stringify({ removeUsers: ["ada"] }),
+    });
+    expect(removed.status).toBe(200);
+    expect(await client.find("left")).toMatchObject({ session: sessionId, reason: "removed" });
+    expect(await events.text()).toContain("there is no session");
+    client.close();
+    expect(await readAll(sessionId, headers)).not.toContain("what was said");
   });
 });
 

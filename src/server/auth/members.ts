@@ -37,6 +37,8 @@ type MembershipWatchParts = {
   /** The current caller: a token may have been renewed. */
   caller: () => Caller;
   sessionId: string;
+  /** Whether it is shown as it is, which it is to members alone. Undefined until that is known. */
+  isOwn: () => boolean | undefined;
   onRemoved: (error: unknown) => void;
 };
 
@@ -168,10 +170,17 @@ function actingUser(caller: Caller): string | undefined {
 }
 
 export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
-  const { members, clock, caller, sessionId, onRemoved } = parts;
+  const { members, clock, caller, sessionId, isOwn, onRemoved } = parts;
   let checkedAtMs = clock.monotonic();
+  /** One that may follow it without being a member would go on seeing it as members do. */
+  const checkOwn = async () => {
+    if (!(await members.isMember(caller(), sessionId))) onRemoved(noSession(sessionId));
+  };
   const check = (forMs: number) => {
     checkedAtMs = clock.monotonic();
+    const needsNone = may(caller(), "fleet:read") || may(caller(), "sessions:any");
+    // A failed read isn't a reason to end what was allowed.
+    if (isOwn() && needsNone) return void checkOwn().catch(() => {});
     members.checkAgain(caller(), sessionId, forMs)?.catch((error: unknown) => {
       // A failed read isn't a reason to end what was allowed.
       if (hasCode(error, "not_found")) onRemoved(error);

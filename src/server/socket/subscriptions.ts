@@ -54,6 +54,8 @@ type Subscription = {
   readonly ref: Ref;
   isJoined: boolean;
   isLeft: boolean;
+  /** Whether it is shown as it is; undefined until that is known. */
+  isOwn?: boolean;
   joined?: Joined;
   membership?: MembershipWatch;
 };
@@ -100,7 +102,6 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
   ): Sink<FeedEvent> => {
     let caller: Caller | undefined;
     let shown: ReturnType<Serializer["feed"]>;
-    let isOwn: boolean | undefined;
     /** Until it is known whose conversation it is. At most a page: the next one waits for `drained`. */
     let held: SharedEvent[] = [];
 
@@ -109,13 +110,13 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       // A renewed token may show more or less.
       if (caller !== parts.caller()) {
         caller = parts.caller();
-        shown = serializer.feed({ caller, isOwn });
+        shown = serializer.feed({ caller, isOwn: subscription.isOwn });
       }
       const left = shown(event);
       return left === undefined || sendBuffer.push(encodeEvent(session, left));
     };
     const decide = (own: boolean): void => {
-      isOwn = own;
+      subscription.isOwn = own;
       const waiting = held;
       held = [];
       for (const event of waiting) send(event);
@@ -142,7 +143,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
           return sendBuffer.push(encodeFrame({ type: "left", session, reason: "deleted" }));
         }
         subscription.membership?.recheck();
-        if (isOwn !== undefined) return send(event);
+        if (subscription.isOwn !== undefined) return send(event);
         held.push(event);
         return true;
       },
@@ -181,6 +182,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
             clock,
             caller: parts.caller,
             sessionId: session,
+            isOwn: () => subscription.isOwn,
             onRemoved: (error) => fail(session, subscription, error),
           });
           const sink = sinkOf(session, subscription, members.isMember(caller, session));
