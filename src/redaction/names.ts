@@ -119,9 +119,11 @@ const cached = new Map<string, Secrecy | undefined>();
 
 /** Whether a name looks like that of a secret, and what is hidden under it. */
 export function secrecyOf(name: string): Secrecy | undefined {
+  // One that may be as long as a payload isn't kept.
+  if (name.length > maxNameChars) return judge(name.slice(-maxNameChars));
   const known = cached.get(name);
   if (known !== undefined || cached.has(name)) return known;
-  const found = judge(name.slice(-maxNameChars));
+  const found = judge(name);
   if (cached.size >= maxCached) cached.clear();
   cached.set(name, found);
   return found;

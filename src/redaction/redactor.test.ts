@@ -1,5 +1,9 @@
+import { memoryUsage } from "node:process";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { until } from "../base/contract/movable-clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { stepsMost, stepsPerCharacter } from "../../test/linear.ts";
 import { redactForms } from "./forms.ts";
@@ -60,6 +64,21 @@ describe("names that look like secrets", () => {
     ];
     expect(input(given)).toEqual(left);
     expect(input(given, ["!input.value"])).toBe(given);
+  });
+
+  test("aren't kept where they are long, so that no caller fills the memory with them", async () => {
+    setFlagsFromString("--expose-gc");
+    const collect = runInNewContext("gc") as () => void;
+    const long = (at: number) => `${at} ${"x".repeat(200_000)}`;
+    collect();
+    const before = memoryUsage().heapUsed;
+    for (let at = 0; at < 500; at++) secrecyOf(Buffer.from(long(at)).toString("latin1"));
+    await until("they are gone", async () => {
+      collect();
+      await new Promise((resolve) => setImmediate(resolve));
+      return memoryUsage().heapUsed - before < 50 * 200_000;
+    });
+    expect(secrecyOf(`${long(1)}Password`)).toBe("all");
   });
 
   test("leave true, false, null and nothing as they are", () => {
