@@ -93,6 +93,21 @@ describe("a sign-in of the host app", () => {
     expect(lines[0]).not.toContain(cookie);
   });
 
+  test("that is asked for by a flood of requests is asked for 256 of them at once", async () => {
+    let asked = 0;
+    const answers = Promise.withResolvers<typeof ada>();
+    const { ask, lines } = signingIn(() => {
+      asked++;
+      return answers.promise;
+    });
+    const first = Array.from({ length: 256 }, () => ask());
+    await expect(ask()).rejects.toMatchObject({ code: "unavailable" });
+    expect([asked, lines.length]).toEqual([256, 1]);
+    answers.resolve(ada);
+    expect(await Promise.all(first)).toHaveLength(256);
+    expect(await ask()).toMatchObject({ user: "ada" });
+  });
+
   test("that never answers is refused after five seconds, and its request is given up", async () => {
     let given: AbortSignal | undefined;
     const { ask, clock, lines } = signingIn((request) => {

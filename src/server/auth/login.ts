@@ -19,11 +19,13 @@ type LoginRequest = {
 type LoginParts = { origins: readonly string[]; clock: Clock; log: Logger };
 
 /** Why a hook gave no answer that can be used. */
-type Trouble = "threw" | "took too long" | "gave nonsense";
+type Trouble = "threw" | "took too long" | "gave nonsense" | "is under way too often";
 
 const answerMs = 5_000;
 // An open socket or stream ends by then, and its client signs in again: the app may have signed it out.
 const validMs = 300_000;
+// Who calls isn't known before, so no limit of a caller holds back a flood of requests from the app.
+const maxAtOnce = 256;
 // A flood of requests must not become a flood of log lines.
 const logEveryMs = 10_000;
 const safeMethods: readonly string[] = ["GET", "HEAD", "OPTIONS"];
@@ -36,6 +38,7 @@ export function createLogin(
   hook: LoginHook,
   { origins, clock, log }: LoginParts,
 ): (request: LoginRequest) => Promise<Caller> {
+  let atOnce = 0;
   let refused = 0;
   let loggedMs = -Infinity;
 
@@ -53,9 +56,11 @@ export function createLogin(
 
   return async (request) => {
     if (!safeMethods.includes(request.method ?? "GET")) checkOwnSite(request, origins);
+    if (atOnce >= maxAtOnce) throw fail("is under way too often", { atOnce: String(atOnce) });
     const late = new AbortController();
     const given = requestOf(request, late.signal);
     let answer: unknown;
+    atOnce++;
     try {
       const answered = Promise.resolve(hook(given));
       answer = await withTimeout(clock, answerMs, answered, () => new LateAnswer());
@@ -63,6 +68,8 @@ export function createLogin(
       late.abort();
       if (error instanceof LateAnswer) throw fail("took too long", {});
       throw fail("threw", { error: error instanceof Error ? error.name : typeof error });
+    } finally {
+      atOnce--;
     }
     if (answer === null)
       throw new FlotillaError("unauthorized", "sign in first, or send a key or a token");
