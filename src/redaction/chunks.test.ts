@@ -52,6 +52,21 @@ describe("a streaming answer for a reader that is no member", () => {
     expect(got).toHaveLength(1 + 4 + secret.length + 3);
   });
 
+  test("is redacted in a line without end, wherever that is cut", () => {
+    const secret = "sk-proj-4f9a8b7c6d5e4f3a2b1c";
+    for (const blank of [" ", ","]) {
+      const line = `word${blank}`.repeat(4_000).slice(0, 16_370 + secret.length);
+      const places = [16_345, 16_360, 16_375];
+      for (const place of places) {
+        const text = `${line.slice(0, place)}${blank}${secret} ${line}`;
+        const deltas = text.match(/.{1,97}/g)!.map((delta) => [said(delta)]);
+        const { got, after } = read([[start], ...deltas, [end]]);
+        expect(textOf(got)).toBe(text.replace(secret, "[redacted]"));
+        expect(after.at(-2)!.length).toBeGreaterThan(16_000);
+      }
+    }
+  });
+
   test("comes line by line, and not only at its end", () => {
     const { after } = read([[start], [said("one\ntw")], [said("o\nthree")], [said("!")], [end]]);
     expect(after).toEqual(["", "", "one\ntwo\n", "one\ntwo\n", "one\ntwo\nthree!"]);

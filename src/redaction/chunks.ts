@@ -26,6 +26,8 @@ const textEnds: ReadonlySet<string> = new Set(["text-end", "reasoning-end"]);
 const answerEnds: ReadonlySet<string> = new Set(["finish", "abort", "error"]);
 // A line that has no end must not be kept without one.
 const maxLineChars = 16 * 1024;
+// Most secrets are shorter, with the name or the word in front of them.
+const maxSecretChars = 1024;
 
 /**
  * A secret may come in pieces, so text is sent line by line, and a private key as a whole: a line is
@@ -84,16 +86,22 @@ function completeLines(waiting: Chunk[], redactor: Redactor): number {
   const say = (at: number, delta: string) => (waiting[at] = { ...waiting[at]!, delta });
   for (const { deltas, text, isOver } of sayings) {
     const [first, last] = [deltas[0]!, deltas.at(-1)!];
-    const isWhole = isOver || text.length > maxLineChars;
-    if (!isWhole) ready = Math.min(ready, last);
+    if (!isOver) ready = Math.min(ready, last);
     // What isn't complete needs a chunk of its own to come with.
-    if (!isWhole && first === last) continue;
-    const cut = isWhole ? text.length : endOfLines(text);
+    if (!isOver && first === last) continue;
+    const isLong = text.length > maxLineChars;
+    const cut = isOver ? text.length : isLong ? endOfWords(text) : endOfLines(text);
     for (const at of deltas) say(at, "");
     say(first, redactor.text(text.slice(0, cut)));
-    if (!isWhole) say(last, text.slice(cut));
+    if (!isOver) say(last, text.slice(cut));
   }
   return ready;
+}
+
+/** The end of a word, with enough after it for a secret of which the end hasn't come. */
+function endOfWords(text: string): number {
+  const end = text.length - maxSecretChars;
+  return text.lastIndexOf(" ", end) + 1 || end;
 }
 
 /** The end of the last line that is complete and not within a private key. */
