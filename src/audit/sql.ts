@@ -128,16 +128,6 @@ export function readFull(): Statement {
   return sql`select 1 as full_now where ${isFull}`;
 }
 
-/** The condition that an act with this id is stored already. */
-export function hasEntry(id: string): Statement {
-  return sql`exists (select 1 from ${audit} past where past.id = ${id})`;
-}
-
-/** Takes back an entry of this transaction whose act was not done after all. */
-export function withdrawEntry(id: string, isDone: Statement): Statement {
-  return sql`delete from ${audit} where id = ${id} and not (${isDone})`;
-}
-
 /** How many an act of several transactions has changed with these, for the transaction that changes them. */
 export function countEntry(id: string, before: number, more: number | Statement): Statement {
   return sql`

@@ -26,14 +26,6 @@ select 1 as full_now where exists (
   select 1 from flotilla.audit past where past.action = $1 and past.outcome = 'full')
 -- values: ["audit.full"]
 
--- src/audit/sql.ts: hasEntry
-select 1 where exists (select 1 from flotilla.audit past where past.id = $1)
--- values: ["act-1"]
-
--- src/audit/sql.ts: withdrawEntry
-delete from flotilla.audit where id = $1 and not (false)
--- values: ["act-1"]
-
 -- src/audit/sql.ts: countEntry
 update flotilla.audit set count = cast($1 as bigint) + cast($2 as bigint)
 where id = $3

@@ -26,14 +26,6 @@ select 1 as full_now where exists (
   select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full')
 -- values: ["audit.full"]
 
--- src/audit/sql.ts: hasEntry
-select 1 where exists (select 1 from flotilla_audit past where past.id = ?)
--- values: ["act-1"]
-
--- src/audit/sql.ts: withdrawEntry
-delete from flotilla_audit where id = ? and not (false)
--- values: ["act-1"]
-
 -- src/audit/sql.ts: countEntry
 update flotilla_audit set count = cast(? as bigint) + cast(? as bigint)
 where id = ?

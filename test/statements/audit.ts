@@ -32,8 +32,6 @@ export const auditStatements: RoomStatements = {
         (logId) => sql`${logId} = 1`,
       ),
     readFull: () => audit.readFull(),
-    hasEntry: () => sql`select 1 where ${audit.hasEntry("act-1")}`,
-    withdrawEntry: () => audit.withdrawEntry("act-1", sql`false`),
     countEntry: () => audit.countEntry("act-1", 250, 10),
     endEntry: () => audit.endEntry("act-1"),
     readEntry: () => [audit.readEntry(newEntry), audit.readEntry({ ...newEntry, actId: null })],

@@ -529,14 +529,13 @@ where tenant = $4 and name = any(array(select place from measured
 -- values: ["default","",11,"default",10,1048576]
 
 -- src/sessions/agents/sql.ts: createAgent
-insert into flotilla.agent (tenant, name, settings, secrets)
-select $1, $2, $3, $4
+insert into flotilla.agent (tenant, name, settings, secrets, revision)
+select $1, $2, $3, $4, 0
 where (select count(*) from (
   select 1 from flotilla.agent where tenant = $5 limit cast($6 as integer)) counted) < $7
 on conflict (tenant, name) do nothing
 -- values: ["default","helper","{}","{}","default",100,100]
 
--- src/sessions/agents/sql.ts: createAudited
   insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
     filter, count, before, after, outcome, reason, act_id)
   select $1, now_ms(), $2, $3, $4, $5,
@@ -544,22 +543,14 @@ on conflict (tenant, name) do nothing
     cast($11 as bigint), $12, $13,
     case when exists (
 select 1 from flotilla.audit past where past.action = $14 and past.outcome = 'full') then null else $15 end, $16, $17
-  where not exists (select 1 from flotilla.agent where tenant = $18 and name = $19) or exists (select 1 from flotilla.audit past where past.id = $20)
+  from flotilla.agent where tenant = $18 and name = $19 and revision = 0
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla.audit where id = $1
--- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper","act-1"]
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
 
-insert into flotilla.agent (tenant, name, settings, secrets)
-select $1, $2, $3, $4
-where (select count(*) from (
-  select 1 from flotilla.agent where tenant = $5 limit cast($6 as integer)) counted) < $7
-on conflict (tenant, name) do nothing
--- values: ["default","helper","{}","{}","default",100,100]
-
-delete from flotilla.audit where id = $1 and not (exists (select 1 from flotilla.agent
-        where tenant = $2 and name = $3 and settings = $4 and secrets = $5))
--- values: ["act-1","default","helper","{}","{}"]
+update flotilla.agent set revision = 1 where tenant = $1 and name = $2 and revision = 0
+-- values: ["default","helper"]
 
 -- src/sessions/agents/sql.ts: replaceAgent
 select name from flotilla.agent where tenant = $1 and name = $2 and revision = $3 for update

@@ -529,14 +529,13 @@ where tenant = ? and name in (select place from measured
 -- values: ["default","",11,"default",10,1048576]
 
 -- src/sessions/agents/sql.ts: createAgent
-insert into flotilla_agent (tenant, name, settings, secrets)
-select ?, ?, ?, ?
+insert into flotilla_agent (tenant, name, settings, secrets, revision)
+select ?, ?, ?, ?, 0
 where (select count(*) from (
   select 1 from flotilla_agent where tenant = ? limit cast(? as integer)) counted) < ?
 on conflict (tenant, name) do nothing
 -- values: ["default","helper","{}","{}","default",100,100]
 
--- src/sessions/agents/sql.ts: createAudited
   insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
     filter, count, before, after, outcome, reason, act_id)
   select ?, now_ms(), ?, ?, ?, ?,
@@ -544,22 +543,14 @@ on conflict (tenant, name) do nothing
     cast(? as bigint), ?, ?,
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
-  where not exists (select 1 from flotilla_agent where tenant = ? and name = ?) or exists (select 1 from flotilla_audit past where past.id = ?)
+  from flotilla_agent where tenant = ? and name = ? and revision = 0
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla_audit where id = ?
--- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper","act-1"]
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,null,"{\"revision\":1}","audit.full","done",null,"click-1","default","helper"]
 
-insert into flotilla_agent (tenant, name, settings, secrets)
-select ?, ?, ?, ?
-where (select count(*) from (
-  select 1 from flotilla_agent where tenant = ? limit cast(? as integer)) counted) < ?
-on conflict (tenant, name) do nothing
--- values: ["default","helper","{}","{}","default",100,100]
-
-delete from flotilla_audit where id = ? and not (exists (select 1 from flotilla_agent
-        where tenant = ? and name = ? and settings = ? and secrets = ?))
--- values: ["act-1","default","helper","{}","{}"]
+update flotilla_agent set revision = 1 where tenant = ? and name = ? and revision = 0
+-- values: ["default","helper"]
 
 -- src/sessions/agents/sql.ts: replaceAgent
 select name from flotilla_agent where tenant = ? and name = ? and revision = ?

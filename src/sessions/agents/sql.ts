@@ -1,5 +1,4 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
-import { hasEntry, withdrawEntry } from "../../audit/sql.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { encodedMark } from "../../store/codec/codec.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
@@ -76,48 +75,25 @@ export function listAgents(tenant: string, after: string, count: number): Statem
     where tenant = ${tenant} and ${isAmong(keys, sql`name`)} order by name`;
 }
 
-/** Stores an agent, unless the name exists or the tenant has reached its limit. */
-export function createAgent(
-  row: AgentRow,
-  maxAgents: number,
-  stored: Statement = sql`${contentValue(row.secrets)}`,
-): Statement {
-  const { tenant, name, settings } = row;
-  return sql`
-    insert into ${agents} (tenant, name, settings, secrets)
-    select ${tenant}, ${name}, ${settings}, ${stored}
-    where (select count(*) from (
-      select 1 from ${agents} where tenant = ${tenant} ${limit(maxAgents)}) counted) < ${maxAgents}
-    on conflict (tenant, name) do nothing`;
-}
-
 /**
- * `createAgent` with its entry in the audit. Another transaction may create an agent of that name after the
- * entry was written: then the entry goes again. Of an act that is sent again the entry is inserted again,
- * which the store refuses: it isn't this transaction's to take back.
+ * Stores an agent with its entry in the audit, unless the name exists or the tenant has reached its limit. No
+ * other transaction sees the revision 0, so it marks a row that this one has inserted.
  */
-export function createAudited(
-  row: AgentRow,
+export function createAgent(
+  { tenant, name, settings, secrets }: AgentRow,
   maxAgents: number,
-  { id, entry }: { id: string; entry: WriteEntry },
+  entry: WriteEntry = noEntry,
 ): Statement[] {
-  const { tenant, name, settings, secrets } = row;
-  // The same in both statements, also where a codec encodes it.
-  const stored = sql`${contentValue(secrets)}`;
-  const isNamed = sql`tenant = ${tenant} and name = ${name}`;
-  const creating = createAgent(row, maxAgents, stored);
-  if (entry === noEntry) return [creating];
+  const isInserted = sql`tenant = ${tenant} and name = ${name} and revision = 0`;
   return [
-    ...entry({
-      when: sql`where not exists (select 1 from ${agents} where ${isNamed}) or ${hasEntry(id)}`,
-      after: '{"revision":1}',
-    }),
-    creating,
-    withdrawEntry(
-      id,
-      sql`exists (select 1 from ${agents}
-        where ${isNamed} and settings = ${settings} and secrets = ${stored})`,
-    ),
+    sql`
+      insert into ${agents} (tenant, name, settings, secrets, revision)
+      select ${tenant}, ${name}, ${settings}, ${contentValue(secrets)}, 0
+      where (select count(*) from (
+        select 1 from ${agents} where tenant = ${tenant} ${limit(maxAgents)}) counted) < ${maxAgents}
+      on conflict (tenant, name) do nothing`,
+    ...entry({ when: sql`from ${agents} where ${isInserted}`, after: '{"revision":1}' }),
+    sql`update ${agents} set revision = 1 where ${isInserted}`,
   ];
 }
 

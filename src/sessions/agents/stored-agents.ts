@@ -23,7 +23,7 @@ import {
   redactHeaders,
   restoreHeaders,
 } from "./secrets.ts";
-import { createAudited, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
+import { createAgent, listAgents, readAgents, removeAgent, replaceAgent } from "./sql.ts";
 import type { AgentSpec } from "./spec.ts";
 
 /** An agent as the API shows it. It holds no secrets. */
@@ -142,8 +142,8 @@ export function createStoredAgents(parts: StoredAgentsParts): StoredAgents {
         parts,
         act,
         {
-          statements: (id, entry) => [
-            ...createAudited(row, maxAgents, { id, entry }),
+          statements: (_, entry) => [
+            ...createAgent(row, maxAgents, entry),
             readAgents(tenant, [name]),
           ],
         },
