@@ -23,6 +23,8 @@ export type Arguments = {
   readonly tasks: number | undefined;
   /** How many logs a store of sessions has. */
   readonly logs: number | undefined;
+  /** How many entries the audit has whose pages are read. */
+  readonly entries: number | undefined;
   /** The schema of Absurd, which its package doesn't carry. */
   readonly absurd: string | undefined;
   /** Another checkout, which is measured as one more system. */
@@ -39,6 +41,7 @@ const options = {
   rounds: { type: "string" },
   tasks: { type: "string" },
   logs: { type: "string" },
+  entries: { type: "string" },
   absurd: { type: "string" },
   beside: { type: "string" },
   save: { type: "boolean", default: false },
@@ -66,6 +69,7 @@ const works = [
   "here",
   "idle",
   "million",
+  "codec",
   "snapshot",
   "recover",
   "memory",
@@ -86,11 +90,13 @@ const sessionWorks = [
   "pods-acked",
   "growth",
 ];
+const serverWorks = ["requests", "bulk", "acts", "audit"];
 const agentWorks = ["call", "turns", "bytes", "resume", "silence"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
 /** What has no comparison with another checkout. */
 const notBeside = [
+  "codec",
   "here",
   "recover",
   "memory",
@@ -118,7 +124,7 @@ function usageOf(names: readonly string[]): string {
              which statements the server was busy with
   --beside   another checkout, with its packages installed: its programs take turns with ours in
              every round, as the system "beside"; peers only where --systems names them.
-             Not for throttle, and not for ${notBeside.join(", ")}
+             Not for throttle and server, and not for ${notBeside.join(", ")}
   --rounds   how often each system has its turn
   --save     keeps the figures in bench/results, for render
 
@@ -154,6 +160,12 @@ with sessions, over sockets from another process:
 
 with agents, of ten calls and ten tools, beside the same agent without durable:
   --only     some of the work: ${agentWorks.join(", ")} (silence on postgres alone)
+  --save     keeps every round in bench/results, for render
+
+with server, beside the same server without keys, redaction and audit:
+  --only     some of the work: ${serverWorks.join(", ")}
+  --tasks    how many tasks one act of bulk changes
+  --entries  how many entries the audit has
   --save     keeps every round in bench/results, for render
 `;
 }
@@ -212,7 +224,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
   const flows = name === "flows" || name === "steps";
-  const compares = flows || name === "sessions" || name === "agents";
+  const compares = flows || ["sessions", "agents", "server"].includes(name);
   const store = text("store") ?? (flows ? "postgres" : "sqlite");
   if (store === "sqlite" && !simulates && !compares) {
     const vain = ofComparison.find((key) => values[key]);
@@ -220,7 +232,9 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   }
   const beside = text("beside") === undefined ? undefined : resolve(text("beside")!);
   const hindrance =
-    simulates && beside ? "throttle has no --beside" : beside && whyNotBeside(beside);
+    beside && ["throttle", "server"].includes(name)
+      ? `${name} has no --beside`
+      : beside && whyNotBeside(beside);
   if (hindrance) fail(hindrance);
   if (beside && values.save) fail("--save keeps what is published, which has nothing beside it");
   const kinds = kindsOf(name, store);
@@ -243,6 +257,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     rounds: counted("--rounds", text("rounds")),
     tasks: counted("--tasks", text("tasks")),
     logs: counted("--logs", text("logs")),
+    entries: counted("--entries", text("entries")),
     absurd: text("absurd") === undefined ? undefined : resolve(text("absurd")!),
   };
 }
@@ -260,6 +275,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "sessions") {
     return { work: "work", works: sessionWorks, system: "system", systems: [] };
+  }
+  if (name === "server") {
+    return { work: "work", works: serverWorks, system: "system", systems: [] };
   }
   if (name === "agents") {
     return { work: "work", works: agentWorks, system: "system", systems: [] };

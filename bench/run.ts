@@ -35,6 +35,7 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   steps: { postgres: () => import("./steps.ts"), sqlite: () => import("./steps.ts") },
   sessions: { sqlite: () => import("./sessions.ts"), postgres: () => import("./sessions.ts") },
   agents: { sqlite: () => import("./agents.ts"), postgres: () => import("./agents.ts") },
+  server: { sqlite: () => import("./server.ts"), postgres: () => import("./server.ts") },
 };
 
 async function main(): Promise<void> {

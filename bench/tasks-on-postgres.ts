@@ -44,7 +44,7 @@ const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits"];
 /** What has no comparison with another checkout. */
-const notBeside = ["here", "idle", "recover", "memory"];
+const notBeside = ["codec", "here", "idle", "recover", "memory"];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
@@ -87,6 +87,13 @@ export async function bench(options: BenchOptions): Promise<Report> {
         metric: "tasks.drain.after_million",
         keys: ["flotilla", "beside", "limit"],
         finished: size.finished,
+        ...drain,
+      }),
+    codec: () =>
+      measureDrain(side, {
+        metric: "tasks.drain.codec",
+        keys: ["flotilla"],
+        codec: true,
         ...drain,
       }),
     snapshot: () =>

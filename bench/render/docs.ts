@@ -7,6 +7,7 @@ import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
 import { renderSteps } from "./steps.ts";
 import { pictureOf } from "./picture.ts";
+import { renderServer } from "./server.ts";
 import { renderSessions } from "./sessions.ts";
 import { tablesOf } from "./tables.ts";
 import { renderThrottle } from "./throttle.ts";
@@ -36,6 +37,7 @@ export function renderDocs(): string[] {
     renderSteps,
     renderSessions,
     renderAgents,
+    renderServer,
   ];
   return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }

@@ -31,6 +31,7 @@ const groupsOfTasks: readonly Group[] = [
       { title: "1 ms each", metric: "tasks.drain.of_1ms" },
       { title: "1,000,000 finished rows", metric: "tasks.drain.after_million" },
       { title: "an old snapshot held", metric: "tasks.drain.snapshot_held" },
+      { title: "encrypted", metric: "tasks.drain.codec" },
     ],
   },
   {

@@ -22,6 +22,8 @@ export type DrainWork = {
   readonly finished?: number;
   /** Whether somebody holds a transaction open meanwhile, whose snapshot keeps dead rows alive. */
   readonly snapshotHeld?: boolean;
+  /** Whether ours has all content encrypted, by turns with ourselves in plain text. */
+  readonly codec?: boolean;
   /** Longer than this nobody is watched, at its defaults or not: what was done until then counts. */
   readonly cutMs: number;
   readonly cutDefaultsMs: number;
@@ -52,8 +54,8 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
   const wal = collect(`${work.metric}.wal_bytes`, "bytes/task", "lower");
   const commits = collect(`${work.metric}.commits`, "commits/task", "lower");
   const dead = collect(`${work.metric}.dead_rows`, "rows/task", "lower");
-  await takeTurns(side, entrantsOf(side, work), async ({ key, variant, finished }, round) => {
-    const drained = await drainOnce(side, variant, { ...work, finished });
+  await takeTurns(side, entrantsOf(side, work), async ({ key, variant, ...own }, round) => {
+    const drained = await drainOnce(side, variant, { ...work, ...own });
     const { perSecond, cut, nodeCpuUs, serverCpuUs, rssMib } = drained;
     rate.add(key, { value: perSecond, ...(cut && { cut }) });
     nodeCpu.add(key, { value: nodeCpuUs });
@@ -71,21 +73,34 @@ export async function measureDrain(side: SideBySide, work: DrainWork): Promise<W
   return all.filter(({ figures }) => Object.keys(figures).length > 0);
 }
 
-type Entrant = { readonly key: string; readonly variant: Variant; readonly finished: number };
+type Entrant = {
+  readonly key: string;
+  readonly variant: Variant;
+  readonly finished: number;
+  readonly codec: boolean;
+};
 
-/** Where finished tasks lie in the way, we also take turns with ourselves on an empty table. */
-function entrantsOf(side: SideBySide, { keys, finished = 0 }: DrainWork): Entrant[] {
-  const all = side.only(keys).map((variant) => ({ key: variant.key, variant, finished }));
+/** Where finished tasks lie in the way, or content is encrypted, we also take turns with ourselves without. */
+function entrantsOf(side: SideBySide, work: DrainWork): Entrant[] {
+  const { keys, finished = 0, codec = false } = work;
+  const all = side.only(keys).map((variant) => ({ key: variant.key, variant, finished, codec }));
   const ours = all.find(({ key }) => key === "flotilla");
-  return finished > 0 && ours ? [...all, { ...ours, key: "empty_table", finished: 0 }] : all;
+  if (!ours) return all;
+  return [
+    ...all,
+    ...(finished > 0 ? [{ ...ours, key: "empty_table", finished: 0 }] : []),
+    ...(codec ? [{ ...ours, key: "plain", codec: false }] : []),
+  ];
 }
 
 async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): Promise<Drained> {
   const server = serverOf(side, variant);
   const { system: name, checkout } = variant;
   const { tasks, processes = 1, taskMs = 0, finished = 0, snapshotHeld = false } = work;
-  const settings = (taskMs > 0 ? variant.waiting : undefined) ?? variant.settings;
-  const url = await server.filled(`${variant.backlog} ${tasks} ${finished}`, async (empty) => {
+  const usual = (taskMs > 0 ? variant.waiting : undefined) ?? variant.settings;
+  const settings = work.codec ? { ...usual, codec: true } : usual;
+  const backlog = `${variant.backlog}${work.codec ? " encrypted" : ""} ${tasks} ${finished}`;
+  const url = await server.filled(backlog, async (empty) => {
     side.options.progress(`storing a backlog of ${tasks} for ${variant.key}`);
     const params: FillerParams = { system: name, settings, url: empty, tasks, finished };
     const filler = startRole(new URL("./filler.ts", import.meta.url), params, { checkout });

@@ -19,7 +19,7 @@ playRole(
     const system = await loadSystem(name);
     await system.prepare(url, settings);
     if (finished > 0) await system.addFinished!(url, finished);
-    const producer = await system.producer(url);
+    const producer = await system.producer(url, settings);
     for (let stored = 0; stored < tasks; stored += bulkTasks) {
       const length = Math.min(bulkTasks, tasks - stored);
       await producer.bulk(Array.from({ length }, (_, at) => payload(stored + at)));

@@ -22,7 +22,9 @@ export type ResultsName =
   | "sessions-postgres"
   | "sessions-sqlite"
   | "agents-postgres"
-  | "agents-sqlite";
+  | "agents-sqlite"
+  | "server-postgres"
+  | "server-sqlite";
 
 /** A measure of ours that no other system has, as it was saved. */
 export type SavedMeasure = Measure & { readonly day: string; readonly commit: string };

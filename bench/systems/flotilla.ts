@@ -1,11 +1,14 @@
 import pg from "pg";
 import { silentLogger } from "../../src/base/log.ts";
-import { connect, startPod, task } from "../../src/index.ts";
-import { workName } from "../tasks/work.ts";
+import { connect, encryption, startPod, task } from "../../src/index.ts";
+import { benchKeys, workName } from "../tasks/work.ts";
 import type { Payload, System } from "./system.ts";
 import { countingRows } from "./watch.ts";
 
-type FlotillaSettings = { slots?: number };
+type FlotillaSettings = { slots?: number; codec?: boolean };
+
+const codecOf = ({ codec }: FlotillaSettings) =>
+  codec ? { codec: encryption({ keys: benchKeys }) } : {};
 
 /** Ourselves. Finished tasks stay in the table, with their result. */
 export const system: System = {
@@ -13,8 +16,8 @@ export const system: System = {
     await using flotilla = connect(url);
     await flotilla.ping();
   },
-  async producer(url) {
-    const flotilla = connect(url);
+  async producer(url, settings: FlotillaSettings = {}) {
+    const flotilla = connect(url, codecOf(settings));
     await flotilla.ping();
     return {
       one: (payload) => flotilla.enqueue(workName, payload),
@@ -22,9 +25,16 @@ export const system: System = {
       close: () => flotilla.close(),
     };
   },
-  async work(url, { slots }: FlotillaSettings, run) {
+  async work(url, settings: FlotillaSettings, run) {
+    const { slots } = settings;
     const noop = task<Payload>(workName, {}, ({ input }) => run(input));
-    await startPod({ store: url, use: [noop], log: silentLogger, ...(slots && { slots }) });
+    await startPod({
+      store: url,
+      use: [noop],
+      log: silentLogger,
+      ...codecOf(settings),
+      ...(slots && { slots }),
+    });
   },
   watch: (url) =>
     countingRows(url, "select count(*) from flotilla.task where status in ('pending', 'claimed')"),

@@ -7,7 +7,7 @@ import { inCheckout } from "../beside.ts";
 export type System = {
   /** Makes what the system needs in an empty place: tables, a queue. */
   prepare(url: string, settings: Settings): Promise<void>;
-  producer(url: string): Promise<Producer>;
+  producer(url: string, settings?: Settings): Promise<Producer>;
   /** Starts to work, in this process. Never stopped: the process is ended instead. */
   work(url: string, settings: Settings, run: Run): Promise<void>;
   /** Looks from outside at what isn't stored as finished. */

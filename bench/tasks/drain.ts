@@ -19,28 +19,38 @@ export type DrainSizes = {
 
 const usualSlots = 100;
 
+type Backlog = Build["key"] | "codec";
+type Drainer = {
+  readonly key: Backlog;
+  readonly checkout?: string | undefined;
+  readonly codec?: boolean | undefined;
+};
+/** Ours with all content encrypted, by turns with the same in plain text. */
+const encoded: Drainer = { key: "codec", codec: true };
+
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */
 export async function measureDrain(
   { folder, profile, progress, late, beside }: BenchOptions,
   { rounds, tasks, cutMs }: DrainSizes,
 ): Promise<Measure[]> {
   const builds = buildsOf({ beside });
-  const full = (key: Build["key"]) => join(folder, `backlog-${key}.db`);
-  for (const { key, checkout } of builds) {
-    const filler: FillerParams = { store: `sqlite:${full(key)}`, tasks, parts: 1 };
+  const full = (key: Backlog) => join(folder, `backlog-${key}.db`);
+  const drainers: readonly Drainer[] = [...builds, encoded];
+  for (const { key, checkout, codec } of drainers) {
+    const filler: FillerParams = { store: `sqlite:${full(key)}`, tasks, parts: 1, codec };
     await startRole(new URL("./filler.ts", import.meta.url), filler, { checkout }).result;
   }
   progress(`drain: a backlog of ${tasks} tasks is stored`);
 
   let copies = 0;
   // Every copy has its own name: a log that was left behind must not meet another file.
-  const copy = (key: Build["key"]): string => {
+  const copy = (key: Backlog): string => {
     const path = join(folder, `drain-${++copies}.db`);
     copyFileSync(full(key), path);
     return path;
   };
-  const drain = async ({ key, checkout }: Build, slots: number): Promise<Drained> => {
-    const params: DrainerParams = { store: `sqlite:${copy(key)}`, tasks, slots, cutMs };
+  const drain = async ({ key, checkout, codec }: Drainer, slots: number): Promise<Drained> => {
+    const params: DrainerParams = { store: `sqlite:${copy(key)}`, tasks, slots, cutMs, codec };
     const options = { profile, checkout };
     return startRole(new URL("./drainer.ts", import.meta.url), params, options).result;
   };
@@ -52,19 +62,23 @@ export async function measureDrain(
 
   const many: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
   const usual: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
+  const codec: Drained[] = [];
   const limits: Limit[] = [];
   for (let round = 1; round <= rounds && !(round > 1 && late(0.5)); round++) {
     for (const build of inTurn(round, builds)) {
       many[build.key].push(await drain(build, manySlots));
       usual[build.key].push(await drain(build, usualSlots));
     }
+    codec.push(await drain(encoded, manySlots));
     limits.push(await drainLimit());
     const shown = (all: readonly { tasks: number; wallMs: number }[]) =>
       `${Math.round(perSecond(all.at(-1)!))}/s`;
     const figures = builds.map(
       ({ key }) => `${key} ${shown(many[key])}, with ${usualSlots} slots ${shown(usual[key])}`,
     );
-    progress(`drain, round ${round} of ${rounds}: ${figures.join("; ")}; limit ${shown(limits)}`);
+    progress(
+      `drain, round ${round} of ${rounds}: ${figures.join("; ")}; encrypted ${shown(codec)}; limit ${shown(limits)}`,
+    );
     for (const name of readdirSync(folder)) {
       if (name.startsWith("drain-")) rmSync(join(folder, name));
     }
@@ -90,6 +104,12 @@ export async function measureDrain(
   return [
     compared("tasks.drain", "tasks/s", many, perSecond),
     compared("tasks.drain.default_slots", "tasks/s", usual, perSecond),
+    measure({
+      metric: "tasks.drain.codec",
+      unit: "tasks/s",
+      ours: codec.map(perSecond),
+      others: { plain: many.flotilla.map(perSecond) },
+    }),
     compared("tasks.drain.cpu", "us/task", many, cpuUs),
     compared("tasks.drain.rss", "MiB", many, ({ rssMib }) => rssMib),
   ];

@@ -1,8 +1,8 @@
 import { silentLogger } from "../../src/base/log.ts";
-import { schedule, startPod, task } from "../../src/index.ts";
+import { encryption, schedule, startPod, task } from "../../src/index.ts";
 import { playRole } from "../roles.ts";
 import { countUsage, rssMib, type Usage } from "../usage.ts";
-import { payload, workName } from "./work.ts";
+import { benchKeys, payload, workName } from "./work.ts";
 
 /** A pod that runs no-op tasks until so many are stored as finished. */
 export type DrainerParams = {
@@ -15,6 +15,8 @@ export type DrainerParams = {
   readonly sampleEvery?: number;
   /** So many schedules beside, each of which makes one more such task every second. */
   readonly schedules?: number;
+  /** Whether what is stored is encrypted. */
+  readonly codec?: boolean | undefined;
 };
 
 export type Drained = Usage & { readonly tasks: number; readonly samplesMib: readonly number[] };
@@ -22,7 +24,7 @@ export type Drained = Usage & { readonly tasks: number; readonly samplesMib: rea
 const startLimitMs = 30_000;
 
 playRole(async (params: DrainerParams, bench) => {
-  const { store, tasks, slots, cutMs, sampleEvery, schedules = 0 } = params;
+  const { store, tasks, slots, cutMs, sampleEvery, schedules = 0, codec } = params;
   let finished = 0;
   const clock: { used?: () => Usage } = {};
   let enough = () => {};
@@ -42,6 +44,7 @@ playRole(async (params: DrainerParams, bench) => {
       store,
       use: [noop],
       slots,
+      ...(codec && { codec: encryption({ keys: benchKeys }) }),
       schedules: Array.from({ length: schedules }, (_, at) =>
         schedule(`beside-${at}`, { name: workName, input: payload(at), everyMs: 1_000 }),
       ),
