@@ -233,6 +233,18 @@ test("a stream that is cut as it begins leaves no timer, and begins nothing", as
   expect([begun, standing.timers]).toEqual([0, 0]);
 });
 
+test("a stream that is asked for by HEAD, whose answer has no body, begins nothing", async () => {
+  const standing = movableClock();
+  const streams = createEventStreams(standing, 128 * 1024);
+  let begun = 0;
+  const app = new Hono().get("/", (c) => {
+    c.set("caller" as never, { expiresAtMs: standing.now() + 60_000 } as never);
+    return c.body(streams.open(c, () => (begun++, () => {})));
+  });
+  expect((await app.request("/", { method: "HEAD" })).status).toBe(200);
+  expect([begun, standing.timers]).toEqual([0, 0]);
+});
+
 test("streams end when the server does, which needn't wait for them", async () => {
   await using other = await startTestServer();
   const { sessionId } = await other.sessions.create("default", {});

@@ -37,6 +37,8 @@ export function createEventStreams(
   const encoder = new TextEncoder();
 
   const open: EventStreams["open"] = (c, begin) => {
+    // Its answer has no body, so nothing would be read, and nothing would end what was begun.
+    if (c.req.method === "HEAD") return new Blob([]).stream();
     let control: ReadableStreamDefaultController<Uint8Array>;
     let isOver = false;
     const cleanUps: (() => void)[] = [];
