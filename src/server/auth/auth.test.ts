@@ -424,6 +424,16 @@ describe("a ticket", () => {
     await expect(ask({ ...none, ticket: late })).rejects.toThrow(unauthorized);
   });
 
+  test("of a token that has expired since is refused, and so is what goes on with the token", async () => {
+    const { tickets, caller: ask, refusalOf } = authenticator({ tokens: { secret } });
+    const found = await ask({ ...headed({}), bearer: await token({ exp: nowSeconds() + 5 }) });
+    const { ticket } = tickets.issue(found);
+    expect(refusalOf(found)).toBeUndefined();
+    await clock.advance(10_000);
+    expect(refusalOf(found)).toMatchObject({ code: "unauthorized" });
+    await expect(ask({ ...headed({}), ticket })).rejects.toThrow(unauthorized);
+  });
+
   test("is refused once too many wait to be used", async () => {
     const { tickets } = authenticator({});
     const somebody: Caller = { kind: "local", tenant: "t", verbs: new Set() };

@@ -61,7 +61,7 @@ export type SignInFound = {
 export type Authenticator = {
   /** Resolves to the caller; rejects where the credentials are missing or invalid. */
   caller(authRequest: AuthRequest): Promise<Caller>;
-  /** Why a caller's credential is refused by now; undefined while it is accepted. */
+  /** Why a caller is refused by now: its credential was revoked, or has expired. Undefined while it isn't. */
   refusalOf(caller: Caller): FlotillaError | undefined;
   /** Calls back once, when the caller's credential is revoked or has ended. The returned function ends it. */
   watch(caller: Caller, onEnd: (refusal: FlotillaError) => void): () => void;
@@ -145,7 +145,14 @@ export function createAuthenticator(
   const ready = Promise.all([verifier, isOpen ? undefined : credentials?.ready()]);
   ready.catch(() => {});
 
-  const refusalOf = ({ credential }: Caller) => credential && credentials?.refusalOf(credential);
+  const refusalOf = ({ credential, expiresAtMs }: Caller) => {
+    if (expiresAtMs !== undefined && clock.now() >= expiresAtMs)
+      return new FlotillaError(
+        "unauthorized",
+        "the token or the sign-in has expired: get a new one",
+      );
+    return credential && credentials?.refusalOf(credential);
+  };
   const accepted = (caller: Caller): Caller => {
     const refusal = refusalOf(caller);
     if (refusal) throw refusal;
