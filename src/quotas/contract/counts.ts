@@ -309,8 +309,11 @@ export function tenantCountsContract(kind: StoreKind): void {
         corrected: { sessions: 0, turns: 0, bytes: 0 },
       };
       await Promise.all([lead(store.database), lead(again)]);
-      await store.database.write([correctCounts([stale])]);
       expect(await countsOf("acme")).toEqual({ ...none, sessions: 1 });
+      await pod.create("acme");
+      await lead(again);
+      await store.database.write([correctCounts([stale])]);
+      expect(await countsOf("acme")).toEqual({ ...none, sessions: 2 });
     });
 
     test("are listed by name, page by page, whatever the names are", async () => {

@@ -103,6 +103,8 @@ describe("a quota of requests", () => {
   test("counts no refused request, so that a tenant that goes on sending gets its share", async () => {
     const { clock, quotas } = await opened({ perTenant: { requestsPerMinute: 6 } });
     const sentMs: number[] = [];
+    // Not at the beginning of any five seconds.
+    clock.jump(4_900);
     for (let tries = 0; tries < 3_000; tries++) {
       try {
         quotas.request(acme);
@@ -200,6 +202,16 @@ describe("a quota of sessions", () => {
     await expect(quotas.session(acme, undefined)).rejects.toMatchObject({ code: "quota_exceeded" });
   });
 
+  test("counts what is under way, however long it takes to be stored", async () => {
+    const { clock, quotas } = await opened({ perTenant: { sessions: 1 } });
+    const settle = await quotas.session(acme, undefined);
+    const second = quotas.session(acme, undefined) as Promise<Settle>;
+    const refused = expect(second).rejects.toMatchObject({ code: "quota_exceeded" });
+    await clock.advance(10_000);
+    await refused;
+    settle!();
+  });
+
   test("knows of a deleted session after a moment, and asks little of the store meanwhile", async () => {
     const { clock, store, quotas } = await opened(config);
     store.used("acme").sessions = 3;
@@ -252,7 +264,7 @@ describe("a quota of sessions", () => {
 
   test("reads the store now and then, not for every session, while there is room", async () => {
     const { clock, store, quotas } = await opened({ perTenant: { sessions: 1_000 } });
-    for (let made = 0; made < 500; made++) (await quotas.session(acme, undefined))!();
+    for (let made = 0; made < 999; made++) (await quotas.session(acme, undefined))!();
     expect(store.reads).toBe(1);
     await clock.advance(2_001);
     (await quotas.session(acme, undefined))!();

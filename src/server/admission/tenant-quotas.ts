@@ -127,7 +127,7 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
       state.admittedNext = { ...state.underWay };
       try {
         state.reading = { counts: await read(state.tenant), atMs };
-        state.admitted = state.admittedNext;
+        state.admitted = { ...state.admittedNext };
       } catch (error) {
         // What follows needs the store too, and says so. A reading from before goes on being used.
         log.debug({ error: messageOf(error) }, "counts of a tenant not read");
