@@ -10,7 +10,6 @@ import { maxTokenAgeMs } from "./revocations.ts";
 import { signInTimes } from "./sign-ins.ts";
 import {
   keysSince,
-  nextVersion,
   noteSignInUses,
   noteUses,
   readVersion,
@@ -122,6 +121,8 @@ const noteEveryMs = 60_000;
 const closeTimeoutMs = 1_000;
 // Requests with unknown keys that wait for the next read. Others are refused at once.
 const maxWaiting = 1_000;
+// Cookies of which it is remembered that they are unknown. Others wait for a read again.
+const maxStrangers = 10_000;
 
 export function createCredentials(parts: CredentialsParts): Credentials {
   const { database, clock, log = silentLogger } = parts;
@@ -129,6 +130,8 @@ export function createCredentials(parts: CredentialsParts): Credentials {
   const keys = new Map<string, KnownKey>();
   const signInHashes = new Map<string, StoredSignIn>();
   const signIns = new Map<string, StoredSignIn>();
+  /** Hashes of cookies that a read hasn't found, until everything is read again. */
+  const strangers = new Set<string>();
   /** Until when tokens are refused, by what they are refused for. */
   const revocations = new Map<string, { beforeMs: number; expiresAtMs: number }>();
   const watches = new Set<Watch>();
@@ -176,7 +179,8 @@ export function createCredentials(parts: CredentialsParts): Credentials {
   const apply = (changes: Changes) => {
     const before = changes.isWhole ? new Map(signIns) : signIns;
     if (changes.isWhole) {
-      for (const known of [hashes, keys, signInHashes, signIns, revocations]) known.clear();
+      for (const known of [hashes, keys, signInHashes, signIns, strangers, revocations])
+        known.clear();
       wholeMs = startedMs;
     }
     for (const row of changes.keys) {
@@ -264,7 +268,7 @@ export function createCredentials(parts: CredentialsParts): Credentials {
     notedMs = clock.monotonic();
     const statements = [
       ...(noted.length > 0 ? [noteUses(noted)] : []),
-      ...(notedSignIns.length > 0 ? [nextVersion(), noteSignInUses(notedSignIns)] : []),
+      ...(notedSignIns.length > 0 ? [noteSignInUses(notedSignIns)] : []),
     ];
     try {
       await database.write(statements, { channels: [], lossy: true });
@@ -369,9 +373,18 @@ export function createCredentials(parts: CredentialsParts): Credentials {
     signInOf(text) {
       if (!isSecretText(text)) return undefined;
       const hash = hashOfKey(text);
-      return find(() => {
+      if (strangers.has(hash)) return undefined;
+      // A read that began before the question may have missed it.
+      const isFirst = readMs === undefined;
+      const found = find(() => {
         const known = signInHashes.get(hash);
         return known && acceptSignIn(known);
+      });
+      if (!(found instanceof Promise) || isFirst) return found;
+      return found.then((known) => {
+        // A browser has its cookie after the row is stored, and sends it for hours after the row is gone.
+        if (!known && strangers.size < maxStrangers) strangers.add(hash);
+        return known;
       });
     },
     useSignIn(signInId) {

@@ -313,13 +313,13 @@ export function signInsSince(seen: number): Statement {
     from ${signIns} where version > ${seen}`;
 }
 
-/** Notes when sign-ins were last used. Other servers need to see it, or they would take them for idle. */
+/** Notes when sign-ins were last used. Other servers see it when they read everything. */
 export function noteSignInUses(
   uses: readonly (readonly [signInId: string, atMs: number])[],
 ): Statement {
   const used = rows({ sign_in_id: "text", at: "integer" }, uses);
   return sql`
-    update ${signIns} set last_used_at = used.at, version = ${version}
+    update ${signIns} set last_used_at = used.at
     from ${used} used
     where ${signIns}.sign_in_id = used.sign_in_id and ${signIns}.last_used_at < used.at
       and ${signIns}.ended_at is null`;

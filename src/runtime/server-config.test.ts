@@ -63,6 +63,7 @@ describe("the server's options in a config", () => {
     [{ pages: { "/:chat": "web/dist" } }, "isn't a path like /chat"],
     [{ pages: { "/v1/chat": "web/dist" } }, "the server's own routes"],
     [{ pages: { "/health": "web/dist" } }, "the server's own routes"],
+    [{ pages: { "/sign-in": "web/dist" } }, "the server's own routes"],
     [{ pages: { "/chat": "" } }, "must be mapped to the path of a folder"],
     [{ maxConnections: 0 }, "from 1 to"],
     [{ socketBufferBytes: 1 }, "from 65536 to"],

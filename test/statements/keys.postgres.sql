@@ -143,7 +143,7 @@ from flotilla.sign_in where version > $1
 -- values: [3]
 
 -- src/keys/sql.ts: noteSignInUses
-update flotilla.sign_in set last_used_at = used.at, version = (select version from flotilla.credential_version where id = 1)
+update flotilla.sign_in set last_used_at = used.at
 from (select sign_in_id collate "C" as sign_in_id, at from unnest($1::text[], $2::bigint[]) as each_row (sign_in_id, at)) used
 where flotilla.sign_in.sign_in_id = used.sign_in_id and flotilla.sign_in.last_used_at < used.at
   and flotilla.sign_in.ended_at is null

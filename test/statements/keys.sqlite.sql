@@ -143,7 +143,7 @@ from flotilla_sign_in where version > ?
 -- values: [3]
 
 -- src/keys/sql.ts: noteSignInUses
-update flotilla_sign_in set last_used_at = used.at, version = (select version from flotilla_credential_version where id = 1)
+update flotilla_sign_in set last_used_at = used.at
 from (select value ->> 0 as sign_in_id, value ->> 1 as at from jsonb_each(?)) used
 where flotilla_sign_in.sign_in_id = used.sign_in_id and flotilla_sign_in.last_used_at < used.at
   and flotilla_sign_in.ended_at is null

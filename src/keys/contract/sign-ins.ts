@@ -89,6 +89,19 @@ export function signInsContract(kind: StoreKind): void {
       expect(await server.signInOf(text)).toMatchObject({ binding: "proof" });
     });
 
+    test("are waited for once where a cookie is unknown, until everything is read again", async () => {
+      const server = await harness.serve(unnotified(harness.database));
+      const stranger = "x".repeat(43);
+      expect(answer(server, stranger)).toBe("waits");
+      await becomes(server, stranger, "unknown");
+      harness.clock.jump(minuteMs);
+      await becomes(server, stranger, "waits");
+      // One that is made meanwhile is no stranger.
+      const { text } = await made();
+      expect(answer(server, text)).toBe("waits");
+      await becomes(server, text, "accepted");
+    });
+
     test("end after an hour without use, and go on as long as they are used", async () => {
       const { text, signIn: view } = await made();
       const server = await harness.serve();

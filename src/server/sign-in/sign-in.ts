@@ -155,10 +155,9 @@ async function answered(c: Context, answer: () => Promise<Response>): Promise<Re
     return await answer();
   } catch (error) {
     if (!(error instanceof FlotillaError)) throw error;
-    const isTooMany = error.code === "overloaded";
-    const isLater = isTooMany || error.code === "unavailable" || error.code === "closed";
+    const isLater = hasCode(error, "overloaded", "unavailable", "closed");
     if (statusOf(error.code) >= 500 && !isLater) throw error;
-    const status = isTooMany ? tooManyStatus : statusOf(error.code);
+    const status = isTooManyTries(error) ? tooManyStatus : statusOf(error.code);
     if (isLater) c.header("Retry-After", retryAfterHeader(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
     return show(c, status, { type: "form", next: nextIn(c), refusal: refusalFor(error) });
@@ -172,7 +171,7 @@ function nextIn(c: Context): string {
 
 function refusalFor(error: FlotillaError): ShownRefusal {
   const said = sentence(publicErrorOf(error).message);
-  if (error.code === "overloaded") return { what: "Too many tries", advice: said };
+  if (isTooManyTries(error)) return { what: "Too many tries", advice: said };
   if (error.code !== "unauthorized") return { what: "Not signed in", advice: said };
   if (isEnded(error)) return { what: "Signed out", advice: said };
   return {
@@ -180,6 +179,11 @@ function refusalFor(error: FlotillaError): ShownRefusal {
     advice:
       "It is unknown here, or it was revoked or has expired. Check that you have copied all of it, or ask an administrator for another one.",
   };
+}
+
+/** Wrong keys came too often. Only then is it known how long to wait. */
+function isTooManyTries({ code, retryAfterMs }: FlotillaError): boolean {
+  return code === "overloaded" && retryAfterMs !== undefined;
 }
 
 /** Whether a sign-in is refused that there was. */
