@@ -128,6 +128,19 @@ describe("signing in", () => {
     expect(lines.filter((line) => texts.some((text) => line.includes(text)))).toEqual([]);
   });
 
+  test("says what to do where the key has as many sign-ins as it may", async () => {
+    const { key, text } = await makeKey({ name: "many" });
+    const { keyId, name: keyName } = key;
+    const made = { keyId, keyName, tenant: null, origin: server.url, address: null };
+    for (let n = 0; n < 100; n++)
+      await server.flotilla.signIns.create({ ...made, role: "admin", verbs: ["admin"] });
+    const answer = await sendForm(server, text);
+    expect(answer).toMatchObject({ status: 503, headers: { "retry-after": "1" } });
+    expect(answer.text).toContain("<h1>Not signed in</h1>");
+    expect(answer.text).toContain("flotilla sign-ins end");
+    expect(answer.headers["set-cookie"]).toBeUndefined();
+  });
+
   test("again in the same browser ends the sign-in that it had", async () => {
     const before = await signInWith(server, webKey);
     const after = await signInWith(server, webKey, { headers: { Cookie: before } });
