@@ -13,8 +13,14 @@ import type {
   Sink,
 } from "../../sessions/service.ts";
 import type { Authenticator } from "../auth/authenticate.ts";
-import { type Caller, userOf } from "../auth/caller.ts";
-import { type Members, filterInbox, isAmongMembers, watchMembership } from "../auth/members.ts";
+import type { Caller } from "../auth/caller.ts";
+import {
+  type Members,
+  filterInbox,
+  inboxUserOf,
+  isAmongMembers,
+  watchMembership,
+} from "../auth/members.ts";
 import { withPageSlot, route, type Route } from "../route.ts";
 import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
@@ -95,12 +101,12 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
       return { status: 200, body, headers: unbuffered };
     }),
     route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
-      const inboxUser = userOf(actingAs(caller, user));
+      const inboxUser = inboxUserOf(actingAs(caller, user));
       const items = await snapshotOf(sessions, caller, inboxUser);
       return { status: 200, body: inboxPage(items, cursor), isOwn: true };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
-      const inboxUser = userOf(actingAs(caller, user));
+      const inboxUser = inboxUserOf(actingAs(caller, user));
       const body = streams.open(context, (to) => {
         const sink: Sink<InboxEvent> = {
           push: ({ type, ...data }) => to.write({ type, data: JSON.stringify(data) }),

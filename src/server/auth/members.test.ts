@@ -27,12 +27,18 @@ const lookers: Record<string, Exclude<ApiKey, string>> = {
 };
 const rootKey = "root-key-of-16-chars-or-more";
 const chatKey = "chat-key-of-16-chars-or-more";
+const inboxKey = "inbox-key-of-16-chars-or-more";
 let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
   server = await startTestServer({
     server: {
-      apiKeys: [...Object.values(lookers), { key: chatKey, tenant: "acme" }, rootKey],
+      apiKeys: [
+        ...Object.values(lookers),
+        { key: inboxKey, role: "viewer", verbs: ["inbox:read"] },
+        { key: chatKey, tenant: "acme" },
+        rootKey,
+      ],
       tokens: { secret, claims: { role: "role" } },
     },
   });
@@ -92,6 +98,22 @@ describe("a conversation as it is", () => {
     const named = await readAll(sessionId, headersOf(key!, "acme", "ada"));
     for (const text of [unnamed, named]) expect(text).not.toContain("hunter22");
     expect(named.includes("what was said")).toBe(name === "a viewer with payloads");
+  });
+
+  test("is in no inbox for a key that looks after the fleet and may not see it", async () => {
+    await made("acme");
+    const status = async (path: string, bearer: string) =>
+      (await fetch(`${server.url}${path}`, { headers: headersOf(bearer, "acme", "ada") })).status;
+    for (const path of ["/v1/inbox", "/v1/inbox/events"]) {
+      expect([path, await status(path, inboxKey)]).toEqual([path, 403]);
+    }
+    expect(await status("/v1/inbox", chatKey)).toBe(200);
+    const client = await dial(server.socketUrl, { headers: headersOf(inboxKey, "acme", "ada") });
+    expect(await client.request({ type: "inbox" })).toMatchObject({
+      type: "error",
+      code: "forbidden",
+    });
+    client.close();
   });
 
   test("ends for a viewer that is no member any more, which may follow it as a viewer does", async () => {

@@ -1,7 +1,15 @@
 import type { Clock } from "../../base/clock.ts";
 import { hasCode } from "../../base/errors.ts";
 import type { InboxEvent, SessionService, Sink } from "../../sessions/service.ts";
-import { type Access, type Caller, localUser, may, noSession } from "./caller.ts";
+import {
+  type Access,
+  type Caller,
+  localUser,
+  may,
+  noSession,
+  requireVerb,
+  userOf,
+} from "./caller.ts";
 
 /** Which users may use which session. */
 export type Members = {
@@ -192,6 +200,15 @@ export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
     },
     stop: members.watch(caller().tenant, sessionId, () => check(0)),
   };
+}
+
+/**
+ * The user whose inbox is read. It shows what was said as its user sees it, so a program that may not see
+ * that can't name one.
+ */
+export function inboxUserOf(caller: Caller): string {
+  if (caller.kind === "server") requireVerb(caller, "payloads:read");
+  return userOf(caller);
 }
 
 /** An inbox as its reader may see it: a token that names sessions shows only those. */

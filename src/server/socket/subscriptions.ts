@@ -9,10 +9,11 @@ import type {
   SessionService,
   Sink,
 } from "../../sessions/service.ts";
-import { type Caller, may, noSession, userOf } from "../auth/caller.ts";
+import { type Caller, may, noSession } from "../auth/caller.ts";
 import {
   type Members,
   filterInbox,
+  inboxUserOf,
   type MembershipWatch,
   watchMembership,
 } from "../auth/members.ts";
@@ -254,7 +255,7 @@ export function joinInbox({ sessions, caller, ref, sendBuffer, log }: InboxParts
     fail,
     drained: sendBuffer.drained,
   };
-  const joined = sessions.inbox(caller.tenant, userOf(caller), filterInbox(caller, sink));
+  const joined = sessions.inbox(caller.tenant, inboxUserOf(caller), filterInbox(caller, sink));
   // The sink gets the error.
   joined.ready.catch(() => {});
   return {
