@@ -54,6 +54,32 @@ describe("listening", () => {
     expect(due).toHaveLength(1);
   });
 
+  test("a client that asks whether to go on gets whole answers, also behind others", async () => {
+    const app = new Hono().get("/", async (c) => {
+      await new Promise((resolve) => setImmediate(resolve));
+      return c.body(Buffer.from("first"), 200, { "Content-Length": "5" });
+    });
+    app.post("/", (c) => c.body(Buffer.from("second"), 200, { "Content-Length": "6" }));
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    const asking =
+      "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nExpect: 100-continue\r\n\r\n";
+    const answers = async (requests: string) => {
+      const socket = connect(server.port, "127.0.0.1");
+      let text = "";
+      socket.on("data", (data: Buffer) => (text += data.toString()));
+      socket.write(requests);
+      await until("both answers", () => text.includes("second"));
+      socket.destroy();
+      return text.replaceAll(/\r\n(?:Date|Connection|Keep-Alive|content-\w+):[^\r]*/gi, "");
+    };
+    const answer = (body: string) => `HTTP/1.1 200 OK\r\n\r\n${body}`;
+    expect(await answers(asking)).toBe(`HTTP/1.1 100 Continue\r\n\r\n${answer("second")}`);
+    expect(await answers(`GET / HTTP/1.1\r\nHost: x\r\n\r\n${asking}`)).toBe(
+      `${answer("first")}${answer("second")}`,
+    );
+    await server.close();
+  });
+
   test("a connection with hundreds of requests ahead of their answers is cut", async () => {
     let begun = 0;
     const app = new Hono().get("/", () => (begun++, new Promise<Response>(() => {})));

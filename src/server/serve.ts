@@ -237,6 +237,11 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
     refusals.set(socket, checking);
     return checking;
   };
+  server.on("checkContinue", (request: IncomingMessage, response: ServerResponse) => {
+    // Behind answers that are still to be sent, Node puts it into the middle of the one that it is for.
+    if ((unanswered.get(request.socket) ?? 0) === 0) response.writeContinue();
+    answer(request, response);
+  });
   let closing = false;
   server.maxConnections = options.maxConnections ?? defaultMaxConnections;
   if (sockets && !checkPeer) server.on("upgrade", sockets.upgrade);
