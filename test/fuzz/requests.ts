@@ -81,8 +81,7 @@ export function makeRequest(
   const draw = drawOf(seededRandom(seedOf(seed, number)), known);
   const target = targets[number % targets.length]!;
   const isFirst = number < firstPass;
-  const names = Object.keys(callers);
-  const caller = isFirst ? names[0]! : draw.chance(0.35) ? names[0]! : draw.pick(names);
+  const caller = isFirst ? Object.keys(callers)[0]! : callerOf(callers, draw);
   const plain = plainRequest(target, draw, isFirst ? 0 : 0.35);
   const actId = `fuzz-${seed}-${number}`;
   const headers: [string, string][] = [
@@ -92,11 +91,19 @@ export function makeRequest(
     ...(isActOf(target.spec) ? [["Flotilla-Action", actId] as [string, string]] : []),
   ];
   const draft: Draft = { ...plain, headers, actId, changes: [] };
-  if (!isFirst && draw.chance(0.75)) {
+  if (!isFirst && draw.chance(0.6)) {
     const count = draw.pick([1, 1, 1, 2, 3]);
     for (let at = 0; at < count; at++) changeOnce(draft, target, draw);
   }
   return framed(draft, { number, caller, target, draw, isFirst });
+}
+
+/** Often the one that may do everything, and seldom one whose every request is refused. */
+function callerOf(callers: Callers, draw: Draw): string {
+  const names = Object.keys(callers);
+  if (draw.chance(0.3)) return names[0]!;
+  const isRefused = draw.chance(0.15);
+  return draw.pick(names.filter((name) => (callers[name]!.sees === "none") === isRefused));
 }
 
 /** Ids begin with the name of their tenant. */
@@ -173,8 +180,15 @@ const common: Readonly<Record<string, Change>> = {
   },
   id(draft, draw) {
     const ids = Object.values(draw.known).flat();
-    const text = draw.chance(0.5) ? draw.pick(ids) : hostileText(draw);
-    draft.path = draft.path.replace(/[^/]+$/, encoded(text));
+    draft.path = draft.path.replace(/[^/]+$/, encoded(draw.pick(ids)));
+  },
+  /** In place of the parameter of the route, or of the last part. */
+  "hostile id"(draft, draw, { spec }) {
+    const parts = spec.path.split("/");
+    const parameter = parts.findIndex((part) => part.startsWith("{"));
+    const at = parameter === -1 ? parts.length - 1 : parameter;
+    const given = draft.path.split("/");
+    draft.path = given.with(at, encoded(hostileText(draw))).join("/");
   },
   "another query"(draft, draw) {
     const name = draw.pick([...draft.query.map(([each]) => each), "limit", "cursor", "x"]);
@@ -404,7 +418,7 @@ function needsWhole({ changes }: Draft, { spec, body }: Target): boolean {
 }
 
 /** Changes after which Node may end the connection before there is an answer. */
-const mayEnd = ["method", "path", "a raw query", "header", "another query", "id"];
+const mayEnd = ["method", "path", "a raw query", "header", "another query", "id", "hostile id"];
 const chunkedHeader: readonly [string, string][] = [["Transfer-Encoding", "chunked"]];
 const healthCheck = Buffer.from("GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n");
 

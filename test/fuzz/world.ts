@@ -339,7 +339,14 @@ function taskOf(tenant: Tenant, state: string) {
     set_aside_version: isAside ? 1 : null,
   };
   const detail = JSON.stringify({ error: { code: "handler_failed", message: inside } });
-  const event: Columns = { task_id: taskId, seq: 1, type: "retry", detail };
+  const event: Columns = {
+    task_id: taskId,
+    seq: 1,
+    type: "retry",
+    // Shown to all that may see the task, whatever else they may see.
+    pod_id: `${label}-pod`,
+    detail,
+  };
   const step: Columns = {
     owner_id: taskId,
     key: `${label}-step`,
