@@ -267,3 +267,21 @@ describe("health", () => {
     expect(JSON.stringify(answer.body)).not.toContain(testStore.folder);
   });
 });
+
+describe("text that no store can hold", () => {
+  test("is the id of nothing and no filter, and doesn't get to the store", async () => {
+    const away = () => Promise.reject(new Error("the store was asked"));
+    const { flotilla } = testStore;
+    const tasks = { ...flotilla.tasks, get: away, list: away, cancel: away };
+    const app = server({ flotilla: { ...flotilla, tasks } });
+    const notFound = { status: 404, body: { error: { code: "not_found" } } };
+    for (const id of ["%00", "a%00b"]) {
+      expect(await app.get(`/v1/tasks/${id}`)).toMatchObject(notFound);
+      expect(await app.post(`/v1/tasks/${id}/cancel`)).toMatchObject(notFound);
+    }
+    expect(await app.get("/v1/tasks?name=a%00b")).toMatchObject({
+      status: 400,
+      body: { error: { code: "invalid_option", message: expect.stringContaining("name") } },
+    });
+  });
+});

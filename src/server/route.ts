@@ -2,6 +2,7 @@ import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { type Actor, actAs } from "../audit/actor.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { isStorable } from "../base/options.ts";
 import type { Semaphore } from "../base/semaphore.ts";
 import { accountIn, addressIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
 import type { RouteSpec } from "./api/schema.ts";
@@ -76,8 +77,8 @@ export function route<S extends RouteSpec>(
       async handle(c, serializer) {
         const caller = callerOf(c);
         const request = {
-          params: c.req.param(),
-          query: query && validate("the query", query, c.req.query(), "query"),
+          params: checkedParams(spec, c.req.param()),
+          query: query && validate("the query", query, checkedQuery(c.req.query()), "query"),
           body:
             body && (async () => validate("the body", body, await readBody(c, maxBytes), "body")),
           caller,
@@ -138,6 +139,22 @@ export function withPageSlot<Page>(
       isGone(c) ? Promise.reject(new FlotillaError("closed", "the client has hung up")) : read(),
     accountIn(c),
   );
+}
+
+/** What no store can hold is the id of nothing, and is an error of the store where that is asked. */
+function checkedParams<Params extends Record<string, string>>(
+  { errors }: RouteSpec,
+  params: Params,
+): Params {
+  if (Object.values(params).every(isStorable) || !errors.includes("not_found")) return params;
+  throw new FlotillaError("not_found", "there is nothing with this id: no id has such characters");
+}
+
+function checkedQuery(query: Record<string, string>): Record<string, string> {
+  const bad = Object.entries(query).find(([, text]) => !isStorable(text));
+  if (!bad) return query;
+  const name = bad[0].slice(0, 80);
+  throw new FlotillaError("invalid_option", `${name} must be text that databases can store`);
 }
 
 /** The content type of the body, without parameters. */
