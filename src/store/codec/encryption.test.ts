@@ -22,6 +22,27 @@ describe("encryption", () => {
     expect(codec.encode("{}")).not.toBe(codec.encode("{}"));
   });
 
+  test("writes by another key after 65,536 values, in another process too, and by another nonce each time", () => {
+    const partOf = (stored: string, from: number, to: number) =>
+      Buffer.from(stored.slice("one:".length), "base64").toString("hex", from, to);
+    const fresh = encryption({ keys: { one } });
+    const stored = Array.from({ length: 65_537 }, () => fresh.encode(""));
+    const salts = stored.map((each) => partOf(each, 0, 12));
+    expect(new Set(salts.slice(0, -1)).size).toBe(1);
+    expect(salts.at(-1)).not.toBe(salts[0]);
+    expect(new Set(stored.map((each) => partOf(each, 12, 24))).size).toBe(stored.length);
+    expect(partOf(encryption({ keys: { one } }).encode(""), 0, 12)).not.toBe(salts[0]);
+  });
+
+  test("reads values of more keys than it keeps", () => {
+    const stored = Array.from({ length: 1_100 }, (_, at) =>
+      encryption({ keys: { one } }).encode(String(at)),
+    );
+    for (let time = 0; time < 2; time++) {
+      expect(stored.map((each) => codec.decode(each))).toEqual(stored.map((_, at) => String(at)));
+    }
+  });
+
   test("reads what earlier keys wrote, and writes by the one in use", () => {
     const before = codec.encode("old");
     const rotated = encryption({ keys: { one, two } });

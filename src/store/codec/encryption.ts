@@ -23,10 +23,14 @@ const nonceBytes = 12;
 const tagBytes = 16;
 const headBytes = saltBytes + nonceBytes + tagBytes;
 const keyName = /^[\w.-]{1,40}$/;
+// Far fewer than random nonces need to repeat, and enough that making the key costs nothing.
+const valuesPerSalt = 65_536;
+const maxDerived = 1_000;
 
 /**
- * Encrypts with AES-256-GCM. Each value has a key of its own, made of the named key and a random salt, so
- * that a key may be used for any number of values. A value says by which key it was written.
+ * Encrypts with AES-256-GCM. Values are written by keys that are made of the named key and a random salt,
+ * a new one for every so many, so that a key may be used for any number of values. A value says by which
+ * key it was written.
  */
 export function encryption(
   options: EncryptionOptions,
@@ -46,11 +50,34 @@ export function encryption(
     );
   }
 
+  const authenticated = new Map([...keys.keys()].map((name) => [name, Buffer.from(name)]));
+  const derived = new Map<string, KeyObject>();
+  /** The key of a salt, which most values that are read together share. */
+  const derivedKey = (name: string, key: KeyObject, head: Buffer): KeyObject => {
+    const id = `${name}:${head.toString("latin1", 0, saltBytes)}`;
+    let found = derived.get(id);
+    if (!found) {
+      found = deriveKey(key, head);
+      derived.set(id, found);
+      if (derived.size > maxDerived) derived.delete(derived.keys().next().value!);
+    }
+    return found;
+  };
+  let salt = Buffer.alloc(0);
+  let writing = current;
+  let left = 0;
+
   return {
     encode(text) {
-      const head = Buffer.from(drawBytes(random, saltBytes + nonceBytes));
-      const cipher = createCipheriv("aes-256-gcm", valueKey(current, head), nonceOf(head));
-      cipher.setAAD(Buffer.from(use));
+      if (left === 0) {
+        salt = Buffer.from(drawBytes(random, saltBytes));
+        writing = deriveKey(current, salt);
+        left = valuesPerSalt;
+      }
+      left--;
+      const head = Buffer.concat([salt, drawBytes(random, nonceBytes)]);
+      const cipher = createCipheriv("aes-256-gcm", writing, nonceOf(head));
+      cipher.setAAD(authenticated.get(use)!);
       const sealed = [cipher.update(text, "utf8"), cipher.final()];
       return `${use}:${Buffer.concat([head, cipher.getAuthTag(), ...sealed]).toString("base64")}`;
     },
@@ -61,10 +88,11 @@ export function encryption(
       if (!key) throw new Error(`there is no key ${JSON.stringify(name.slice(0, 40))}`);
       const bytes = Buffer.from(stored.slice(at + 1), "base64");
       if (bytes.length < headBytes) throw new Error("the value is cut off");
-      const decipher = createDecipheriv("aes-256-gcm", valueKey(key, bytes), nonceOf(bytes), {
+      const reading = derivedKey(name, key, bytes);
+      const decipher = createDecipheriv("aes-256-gcm", reading, nonceOf(bytes), {
         authTagLength: tagBytes,
       });
-      decipher.setAAD(Buffer.from(name));
+      decipher.setAAD(authenticated.get(name)!);
       decipher.setAuthTag(bytes.subarray(saltBytes + nonceBytes, headBytes));
       return decipher.update(bytes.subarray(headBytes), undefined, "utf8") + decipher.final("utf8");
     },
@@ -72,7 +100,7 @@ export function encryption(
 }
 
 // Node throws and catches an error for each key in bytes that it is given, which takes longer than the rest.
-function valueKey(key: KeyObject, head: Buffer): KeyObject {
+function deriveKey(key: KeyObject, head: Buffer): KeyObject {
   return createSecretKey(createHmac("sha256", key).update(head.subarray(0, saltBytes)).digest());
 }
 
