@@ -22,6 +22,7 @@ type HttpParts = {
   credentials: ClientCredentials;
   user?: string | undefined;
   tenant?: string | undefined;
+  newId: () => string;
   clock: Clock;
   /** How long an answer may take. */
   answerTimeoutMs?: number;
@@ -47,6 +48,7 @@ export function createHttp({
   credentials,
   user,
   tenant,
+  newId,
   clock,
   answerTimeoutMs = 30_000,
 }: HttpParts): Http {
@@ -62,7 +64,9 @@ export function createHttp({
     }
     const headers: Record<string, string> = {};
     if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
-    for (const [name, value] of Object.entries({ user, tenant })) {
+    // What changes something by a cookie needs the id of an act.
+    const action = token || method === "GET" ? undefined : newId();
+    for (const [name, value] of Object.entries({ user, tenant, action })) {
       if (value !== undefined) headers[`flotilla-${name}`] = encodeURIComponent(value);
     }
     if (body !== undefined) headers["content-type"] = "application/json";
