@@ -84,6 +84,8 @@ export const signInTimes = { lifeMs, idleMs };
 const maxSignIns = 10_000;
 // One key must not take the sign-ins of all.
 const maxPerKey = 100;
+// Nor by signing in and out: rows are kept for a while after their end.
+const maxKeptPerKey = 1_000;
 // Servers read everything once a minute, so that a row may be deleted some minutes later.
 const endedKeptMs = 600_000;
 
@@ -104,7 +106,7 @@ export function createSignIns(parts: KeysParts): SignIns {
       };
       const act = await beginAct(parts, { action: "sign-ins.create", subject: signInId });
       const after = JSON.stringify({ origin: shown.origin });
-      const limits = { max: maxSignIns, maxPerKey };
+      const limits = { max: maxSignIns, maxPerKey, maxKept: maxKeptPerKey };
       const [stored] = await changeCredentials(parts, act, (entry: WriteEntry) => [
         pruneSignIns(endedKeptMs, signInTimes),
         ...(replaces === undefined ? [] : [endSignInByHash(hashOfKey(replaces))]),

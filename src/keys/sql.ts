@@ -204,11 +204,18 @@ export function noteUses(uses: readonly (readonly [keyId: string, atMs: number])
       and (${keys}.last_used_at is null or ${keys}.last_used_at < used.at)`;
 }
 
+/** How many sign-ins there may be: in all, at once of a key, and of a key with those that have just ended. */
+type SignInLimits = {
+  readonly max: number;
+  readonly maxPerKey: number;
+  readonly maxKept: number;
+};
+
 /** Stores a sign-in, unless there are too many, of its key or in all. Storing it again changes nothing. */
 export function insertSignIn(
   row: NewSignInRow,
   { lifeMs, idleMs }: SignInTimes,
-  { max, maxPerKey }: { readonly max: number; readonly maxPerKey: number },
+  { max, maxPerKey, maxKept }: SignInLimits,
 ): Statement {
   const made = rows(
     {
@@ -251,6 +258,10 @@ export function insertSignIn(
         and coalesce(same.tenant, '') = coalesce(made.tenant, '')
         and same.ended_at is null and same.expires_at > ${now}
         and same.last_used_at > ${now} - ${idleMs}) < ${maxPerKey}
+      and (
+        select count(*) from ${signIns} kept
+        where kept.key_name = made.key_name and coalesce(kept.key_id, '') = coalesce(made.key_id, '')
+          and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < ${maxKept}
     on conflict (sign_in_id) do nothing`;
 }
 

@@ -86,8 +86,12 @@ where (select count(*) from (select 1 from flotilla.sign_in limit cast($12 as in
     and coalesce(same.tenant, '') = coalesce(made.tenant, '')
     and same.ended_at is null and same.expires_at > now_ms()
     and same.last_used_at > now_ms() - $14) < $15
+  and (
+    select count(*) from flotilla.sign_in kept
+    where kept.key_name = made.key_name and coalesce(kept.key_id, '') = coalesce(made.key_id, '')
+      and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < $16
 on conflict (sign_in_id) do nothing
--- values: [720000,"{\"sign-in-1\"}","{\"89ab\"}","{\"key-1\"}","{null}","{\"ci\"}","{\"operator\"}","{null}","{\"[]\"}","{\"https://ops.example\"}","{\"10.0.0.1\"}",100,100,60000,10]
+-- values: [720000,"{\"sign-in-1\"}","{\"89ab\"}","{\"key-1\"}","{null}","{\"ci\"}","{\"operator\"}","{null}","{\"[]\"}","{\"https://ops.example\"}","{\"10.0.0.1\"}",100,100,60000,10,1000]
 
 -- src/keys/sql.ts: endSignIn
 update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)

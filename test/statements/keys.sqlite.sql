@@ -86,8 +86,12 @@ where (select count(*) from (select 1 from flotilla_sign_in limit cast(? as inte
     and coalesce(same.tenant, '') = coalesce(made.tenant, '')
     and same.ended_at is null and same.expires_at > now_ms()
     and same.last_used_at > now_ms() - ?) < ?
+  and (
+    select count(*) from flotilla_sign_in kept
+    where kept.key_name = made.key_name and coalesce(kept.key_id, '') = coalesce(made.key_id, '')
+      and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < ?
 on conflict (sign_in_id) do nothing
--- values: [720000,"[[\"sign-in-1\",\"89ab\",\"key-1\",null,\"ci\",\"operator\",null,\"[]\",\"https://ops.example\",\"10.0.0.1\"]]",100,100,60000,10]
+-- values: [720000,"[[\"sign-in-1\",\"89ab\",\"key-1\",null,\"ci\",\"operator\",null,\"[]\",\"https://ops.example\",\"10.0.0.1\"]]",100,100,60000,10,1000]
 
 -- src/keys/sql.ts: endSignIn
 update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)

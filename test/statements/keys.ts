@@ -57,7 +57,8 @@ export const keyStatements: RoomStatements = {
     listKeys: () => [keys.listKeys(undefined, 50), keys.listKeys("key-1", 50)],
     keysSince: () => keys.keysSince(3),
     noteUses: () => keys.noteUses([["key-1", 5]]),
-    insertSignIn: () => keys.insertSignIn(signIn, times, { max: 100, maxPerKey: 10 }),
+    insertSignIn: () =>
+      keys.insertSignIn(signIn, times, { max: 100, maxPerKey: 10, maxKept: 1_000 }),
     endSignIn: () => [keys.endSignIn("sign-in-1", undefined), keys.endSignIn("sign-in-1", owner)],
     endSignInByHash: () => keys.endSignInByHash("89ab"),
     signInExists: noStatement,

@@ -283,6 +283,25 @@ export function signInsContract(kind: StoreKind): void {
       await expect(signIn({ keyId: key.keyId })).rejects.toMatchObject({ code: "overloaded" });
     });
 
+    test("are a thousand of a key in ten minutes, so that signing in and out takes no other's", async () => {
+      const { key } = await makeKey();
+      const { key: other } = await makeKey();
+      const { signIn: first } = await signIn({ keyId: key.keyId });
+      const numbers = rows(
+        { n: "integer" },
+        Array.from({ length: 999 }, (_, n) => [n]),
+      );
+      const nowMs = harness.clock.now();
+      await harness.database.write([
+        sql`insert into ${ofSignIns}
+            (sign_in_id, hash, key_id, key_name, verbs, origin, last_used_at, expires_at, ended_at, version)
+          select 'e-' || made.n, 'ended-' || made.n, ${key.keyId}, ${first.keyName}, '[]', 'https://a',
+            ${nowMs}, ${nowMs + minuteMs}, ${nowMs}, 1 from ${numbers} made`,
+      ]);
+      await expect(signIn({ keyId: key.keyId })).rejects.toMatchObject({ code: "overloaded" });
+      await signIn({ keyId: other.keyId });
+    });
+
     test("are ten thousand in all, and gone some minutes after their end", async () => {
       const numbers = rows(
         { n: "integer" },

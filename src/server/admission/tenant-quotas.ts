@@ -83,7 +83,8 @@ const maxAgeMs = 2_000;
 const refusalAgeMs = 250;
 // Another server may have read the same a moment ago.
 const partsOfLeft = 8;
-const maxTries = 4;
+// A caller waits this long for what this server has admitted to be stored.
+const maxWaitMs = 5_000;
 const settleMs = 1_000;
 const announceMs = 3_000;
 // Above it the tenants that have been quiet the longest are forgotten, with the requests of their last minute.
@@ -140,14 +141,17 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
   const isNewer = ({ reading }: TenantState, ageMs: number): boolean =>
     reading !== undefined && clock.monotonic() - reading.atMs <= ageMs;
 
+  /** How many the last reading leaves of a quota. */
+  const leftOf = ({ quota, reading }: TenantState, name: StoredName): number =>
+    quota[name]! - (reading?.counts[name] ?? 0);
+
   /** The first quota without room, and whether that is sure. */
   const obstacleOf = (state: TenantState, names: readonly StoredName[]) => {
-    const { quota, reading, admitted } = state;
-    if (!reading) return undefined;
+    const { quota, admitted } = state;
+    if (!state.reading) return undefined;
     for (const name of names) {
-      const limit = quota[name];
-      if (limit === undefined) continue;
-      const left = limit - reading.counts[name];
+      if (quota[name] === undefined) continue;
+      const left = leftOf(state, name);
       if (left <= 0) return { name, isFull: true };
       if (name !== "storedBytes" && admitted[name] >= allowanceOf(left))
         return { name, isFull: false };
@@ -189,14 +193,16 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
     names: readonly StoredName[],
     addsNone: (name: StoredName) => Promise<boolean>,
   ): Promise<Settle> => {
-    for (let tries = 1; ; tries++) {
-      if (tries > 1 || !isNewer(state, refusalAgeMs)) await fetchCounts(state);
+    const beganMs = clock.monotonic();
+    for (let isFirst = true; ; isFirst = false) {
+      if (!isFirst || !isNewer(state, refusalAgeMs)) await fetchCounts(state);
       const obstacle = obstacleOf(state, names);
       if (!obstacle) return take(state, names);
       const { name, isFull } = obstacle;
-      if (isFull || tries === maxTries) {
+      if (isFull || clock.monotonic() - beganMs >= maxWaitMs) {
         if (await addsNone(name)) return take(state, names);
-        throw refusalOf(state, name);
+        const isTaken = name !== "storedBytes" && leftOf(state, name) <= state.underWay[name];
+        throw isFull || isTaken ? refusalOf(state, name) : unsureOf(state, name);
       }
       // Some is left, but what this server has admitted may be just that: look again when it is stored.
       await someSettled(state);
@@ -222,6 +228,15 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
     return quotaError(name, { limit, used, waitMs });
   };
 
+  /** There may be room, but not all of it is this server's to give, and what it gave is still being stored. */
+  const unsureOf = (state: TenantState, name: StoredName): FlotillaError => {
+    parts.onRefused?.({ type: "quota_refused", quota: name });
+    const message =
+      "the tenant does so much at once that its quota can't be checked: send this again";
+    const details = { quota: name, limit: state.quota[name]! };
+    return new FlotillaError("overloaded", message, { details, retryAfterMs: settleMs });
+  };
+
   const announce = async (): Promise<void> => {
     try {
       servers = Math.max(1, await counter.announce(serverId));
@@ -241,7 +256,8 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
     },
     session: (caller, sessionId) =>
       admit(caller, create, async (name, tenant) => {
-        if (name !== "sessions" || sessionId === undefined) return false;
+        // One that is there already adds neither a session nor bytes.
+        if (name === "turnsAtOnce" || sessionId === undefined) return false;
         return (await found(sessions.get(tenant, sessionId))) !== undefined;
       }),
     write: (caller, sessionId, { begins }) =>

@@ -205,6 +205,15 @@ export function quotasContract(name: string, open: () => Promise<Place>): void {
       }
     });
 
+    test("refuse nothing of a burst that there is room for, whichever server it comes to", async () => {
+      await withFleet({ perTenant: { sessions: 20 } }, async (one) => {
+        const answers = await Promise.all(
+          Array.from({ length: 8 }, () => create(one, tokens.acme)),
+        );
+        expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 201));
+      });
+    });
+
     test("hold for sessions that two servers create at the same time, but for one", async () => {
       await withFleet({ perTenant: { sessions: 10 } }, async (one, other) => {
         const answers = await Promise.all(

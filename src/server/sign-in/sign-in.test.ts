@@ -206,6 +206,18 @@ describe("a wrong key", () => {
     expect((await wrong()).status).toBe(429);
   });
 
+  test("of a stranger keeps no key out that is too long to be guessed, though those count as wrong ones too", async () => {
+    const longKey = "a-key-as-long-as-those-that-the-store-makes-itself";
+    const apiKeys = [{ key: longKey, name: "web", role: "operator" as const }];
+    await using limited = await startTestServer({ server: { apiKeys }, clock: movableClock() });
+    const wrong = `${longKey.slice(0, -1)}x`;
+    for (let n = 0; n < 10; n++)
+      expect((await sendForm(limited, wrong, { from })).status).toBe(401);
+    expect((await sendForm(limited, wrong, { from })).status).toBe(429);
+    expect((await sendForm(limited, "a-key-that-no-server-has", { from })).status).toBe(429);
+    expect(await sendForm(limited, longKey, { from })).toMatchObject({ status: 303 });
+  });
+
   test("is remembered of ten thousand addresses at most", () => {
     const wrongKeys = createWrongKeys(movableClock());
     const fill = (address: string) => {

@@ -31,6 +31,9 @@ const maxFormBytes = 8_192;
 const maxNextChars = 2_000;
 const home = "/";
 const tooManyStatus = 429;
+// As long as keys of the store: such a key is let in also where an address, which all browsers behind a proxy
+// share, has tried too many, because it can't be found by trying.
+const unguessable = 43;
 
 /**
  * The page on which a browser gives a key once and gets a cookie for it. It has no script, so that a plain
@@ -57,13 +60,16 @@ export function mountSignIn(app: Hono, parts: SignInParts): void {
       const { key, next } = await formIn(c);
       c.set("next", next);
       if (authenticator.isOpen) return c.redirect(next, 303);
-      const tried = wrongKeys.begin(addressRange(addressIn(c) ?? ""));
+      const range = addressRange(addressIn(c) ?? "");
+      const tried = key.length < unguessable ? wrongKeys.begin(range) : undefined;
       const caller = await callerOfKey(c, authenticator, key).catch((error: unknown) => {
         // That a key can't be checked now doesn't make it wrong.
-        if (!hasCode(error, "unauthorized")) tried.takeBack();
+        const isWrong = hasCode(error, "unauthorized");
+        if (!isWrong) tried?.takeBack();
+        else if (!tried) wrongKeys.begin(range);
         throw error;
       });
-      tried.takeBack();
+      tried?.takeBack();
       c.set("caller", caller);
       const before = await authenticator.signIn(authRequestIn(c));
       const bind = authenticator.bindingOf(caller);

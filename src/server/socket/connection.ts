@@ -143,6 +143,8 @@ export function createSocketConnection(
         );
       },
       async act() {
+        // What is being stored counts as under way also when the connection closes.
+        if (settle) settles.delete(settle);
         try {
           const execute = () => executeCommand(sessions, sender, frame);
           // What no operator may do is no act, and most frames are messages.
@@ -151,7 +153,6 @@ export function createSocketConnection(
         } catch (error) {
           fail(ref, error);
         } finally {
-          if (settle) settles.delete(settle);
           settle?.();
         }
       },
