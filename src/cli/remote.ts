@@ -109,10 +109,8 @@ export function serverKey(): string | undefined {
 
 export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remote {
   if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
-    throw new FlotillaError(
-      "invalid_option",
-      "--url must be an http or https URL, such as http://localhost:8080",
-    );
+    const message = "--url must be an http or https URL, such as http://localhost:8080";
+    throw new FlotillaError("invalid_option", message);
   }
   const token = serverKey();
   const options: ClientOptions = {
