@@ -29,6 +29,16 @@ export function watchBounds(world: World, checker: Checker, options: BoundsOptio
   const { fromMs, throttled, isPaused } = options;
   /** Since when each task could have been claimed by a pod that had nothing to do. */
   const passedOverMs = new Map<string, number>();
+  const seenMs = new Map<string, number>();
+
+  /** Since when one and the same pod has been watching the others. */
+  const watchedSinceMs = (): number => {
+    const alive = [...checker.pods.values()].filter((pod) => pod.alive);
+    for (const { podId } of alive) {
+      if (!seenMs.has(podId)) seenMs.set(podId, scheduler.nowMs);
+    }
+    return Math.min(scheduler.nowMs, ...alive.map(({ podId }) => seenMs.get(podId)!));
+  };
 
   /** What is due doesn't wait while a pod is idle: T7, T11. */
   const judgeWaiting = () => {
@@ -67,6 +77,7 @@ export function watchBounds(world: World, checker: Checker, options: BoundsOptio
   const look = () => {
     const held = new Set<string>();
     for (const run of checker.runs) if (run.active) held.add(`${run.taskId}@${run.token}`);
+    const watchedMs = watchedSinceMs();
     for (const [taskId, { state, sinceMs }] of checker.tasks) {
       if (state.status !== "claimed") continue;
       const pod = checker.pods.get(state.claimedBy!);
@@ -74,7 +85,10 @@ export function watchBounds(world: World, checker: Checker, options: BoundsOptio
       const overdue = (startMs: number, limitMs: number) =>
         scheduler.nowMs - Math.max(fromMs, startMs) > limitMs;
       if (pod?.goneMs !== undefined) {
-        if (overdue(Math.max(pod.goneMs, sinceMs), recoveryMs)) {
+        // Without its row nothing says that it is gone, and tasks that kill each pod leave none that could
+        // see it be silent for long enough.
+        const unseenMs = pod.forgotten ? watchedMs : 0;
+        if (overdue(Math.max(pod.goneMs, sinceMs, unseenMs), recoveryMs)) {
           violate("L2", `${what}, which is gone, wasn't recovered`);
         }
       } else if (!held.has(`${taskId}@${state.token}`) && overdue(sinceMs, releaseMs)) {
