@@ -104,7 +104,7 @@ describe("throttles over HTTP", () => {
       400,
       "invalid_option",
     ],
-    ["a name that no database keeps", "a%00/unpin", {}, 400, "invalid_option"],
+    ["a name that no database keeps", "a%00/unpin", {}, 404, "not_found"],
   ])("refuse %s", async (_, path, body, status, code) => {
     await storeThrottle(database, { name: "openai", key: "", bound: 20 });
     const refused = await ask("POST", `/v1/throttles/${path}`, body);
