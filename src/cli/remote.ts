@@ -1,8 +1,6 @@
 import process from "node:process";
 import { sleep, systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
-import { uuidv7 } from "../base/ids.ts";
-import { systemRandom } from "../base/random.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
@@ -125,7 +123,6 @@ export function openRemote(url: string, { user, tenant }: ActingFor = {}): Remot
     url: () => serverUrl(url),
     fetch: checkedFetch,
     credentials: createClientCredentials(token),
-    newId: uuidv7(systemClock, systemRandom).next,
     clock: systemClock,
     answerTimeoutMs,
     user,

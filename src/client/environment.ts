@@ -21,7 +21,7 @@ export const defaultFetch: Fetch = (url, init) => fetch(url, init);
 export function defaultSocketClass(): SocketClass {
   const { WebSocket } = page();
   if (WebSocket) return WebSocket;
-  throw new FlotillaError("unsupported", "give createClient a WebSocket");
+  throw new FlotillaError("unsupported", "no WebSocket here: give createClient one");
 }
 
 /** The server's URL, without a trailing slash. */

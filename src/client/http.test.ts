@@ -14,33 +14,12 @@ test.each([
   expect(error).toMatchObject({ code: shown, message: "5" });
 });
 
-test("what changes something without a token has the id of an act, as cookies need it", async () => {
-  const sent: (string | null)[] = [];
-  const httpWith = (token: string | undefined) =>
-    createHttp({
-      url: () => "http://localhost",
-      fetch(_url, init) {
-        sent.push(new Headers(init?.headers).get("flotilla-action"));
-        return Promise.resolve(new Response("{}"));
-      },
-      credentials: createClientCredentials(token),
-      newId: () => `act-${sent.length}`,
-      clock: systemClock,
-    });
-  await httpWith(undefined)("POST", "/v1/tasks");
-  await httpWith(undefined)("DELETE", "/v1/sessions/one");
-  await httpWith(undefined)("GET", "/v1/tasks");
-  await httpWith("token")("POST", "/v1/tasks");
-  expect(sent).toEqual(["act-0", "act-1", null, null]);
-});
-
 test("an error that isn't Flotilla's leaves open whether a change was made", async () => {
   const body = JSON.stringify({ error: { code: 502, message: "lost" } });
   const http = createHttp({
     url: () => "http://localhost",
     fetch: () => Promise.resolve(new Response(body, { status: 502 })),
     credentials: createClientCredentials(undefined),
-    newId: () => "id",
     clock: systemClock,
   });
   const codeOf = (call: Promise<unknown>) => call.catch(({ code }: FlotillaError) => code);

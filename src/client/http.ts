@@ -22,7 +22,6 @@ type HttpParts = {
   credentials: ClientCredentials;
   user?: string | undefined;
   tenant?: string | undefined;
-  newId: () => string;
   clock: Clock;
   /** How long an answer may take. */
   answerTimeoutMs?: number;
@@ -48,7 +47,6 @@ export function createHttp({
   credentials,
   user,
   tenant,
-  newId,
   clock,
   answerTimeoutMs = 30_000,
 }: HttpParts): Http {
@@ -64,9 +62,7 @@ export function createHttp({
     }
     const headers: Record<string, string> = {};
     if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
-    // What changes something by a cookie needs the id of an act.
-    const action = token || method === "GET" ? undefined : newId();
-    for (const [name, value] of Object.entries({ user, tenant, action })) {
+    for (const [name, value] of Object.entries({ user, tenant })) {
       if (value !== undefined) headers[`flotilla-${name}`] = encodeURIComponent(value);
     }
     if (body !== undefined) headers["content-type"] = "application/json";
