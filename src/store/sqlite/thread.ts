@@ -62,10 +62,8 @@ function serve(parent: NonNullable<typeof parentPort>, options: ConnectionOption
       if (!next) break;
       requests.push(...next.message);
     }
-    const replies = answer(connection, requests);
-    // Other processes begin at this, while this one still has to hear of its commit.
+    parent.postMessage(answer(connection, requests));
     if (requests.some((request) => "write" in request)) connection.touchLog();
-    parent.postMessage(replies);
     if (requests.some((request) => "close" in request)) {
       connection.close();
       parent.close();
