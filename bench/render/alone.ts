@@ -1,10 +1,8 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import type { Spread } from "../report.ts";
 import { findMeasures, type MeasuresName, type SavedMeasure } from "../side-by-side/results.ts";
+import { writeBetween } from "./places.ts";
 import { markdownTable, shown } from "./shown.ts";
 
-const page = fileURLToPath(new URL("../../docs/benchmarks.md", import.meta.url));
 const places: readonly { readonly name: MeasuresName; readonly mark: string }[] = [
   { name: "tasks-sqlite", mark: "figures of tasks on SQLite" },
   { name: "tasks-postgres-alone", mark: "figures of ours alone on Postgres" },
@@ -15,14 +13,7 @@ export function renderAlone(): string[] {
   const written = places.flatMap(({ name, mark }) => {
     const measures = findMeasures(name);
     if (measures.length === 0) return [];
-    const text = readFileSync(page, "utf8");
-    const begin = `<!-- ${mark}: made by \`npm run bench -- render\` -->`;
-    const from = text.indexOf(begin);
-    const to = text.indexOf(`<!-- end of ${mark} -->`);
-    if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
-    const before = text.slice(0, from + begin.length);
-    writeFileSync(page, `${before}\n\n${tableOf(measures)}\n\n${text.slice(to)}`);
-    return [page];
+    return [writeBetween(mark, tableOf(measures))];
   });
   return [...new Set(written)];
 }

@@ -13,14 +13,18 @@ export function renderPlaces(places: readonly FiguresPlace[], groups: readonly G
   const written = places.flatMap(({ name, mark }) => {
     const results = findResults(name);
     if (!results) return [];
-    const text = readFileSync(page, "utf8");
-    const begin = `<!-- ${mark}: made by \`npm run bench -- render\` -->`;
-    const from = text.indexOf(begin);
-    const to = text.indexOf(`<!-- end of ${mark} -->`);
-    if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
-    const before = text.slice(0, from + begin.length);
-    writeFileSync(page, `${before}\n\n${tablesOf(results, groups)}\n\n${text.slice(to)}`);
-    return [page];
+    return [writeBetween(mark, tablesOf(results, groups))];
   });
   return [...new Set(written)];
+}
+
+/** Puts figures between their two marks in the documentation, and returns its path. */
+export function writeBetween(mark: string, figures: string): string {
+  const text = readFileSync(page, "utf8");
+  const begin = `<!-- ${mark}: made by \`npm run bench -- render\` -->`;
+  const from = text.indexOf(begin);
+  const to = text.indexOf(`<!-- end of ${mark} -->`);
+  if (from === -1 || to < from) throw new Error(`${page} has no place for figures: ${begin}`);
+  writeFileSync(page, `${text.slice(0, from + begin.length)}\n\n${figures}\n\n${text.slice(to)}`);
+  return page;
 }

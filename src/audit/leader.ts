@@ -4,6 +4,7 @@ import { messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
+import { createSharedRun } from "../base/semaphore.ts";
 import type { Database } from "../store/database.ts";
 import { emitEntry } from "./act.ts";
 import {
@@ -49,7 +50,6 @@ export function createAuditLeader(options: AuditLeaderOptions) {
   const { database, clock, ids, keptMs, maxEntries, log = silentLogger } = options;
   let prunedMs = -Infinity;
   let countedMs = -Infinity;
-  let passing: Promise<void> | undefined;
 
   const deleteOld = async (): Promise<void> => {
     for (let at = 0; at < deletesPerPass; at++) {
@@ -100,17 +100,13 @@ export function createAuditLeader(options: AuditLeaderOptions) {
     }
   };
 
+  const passes = createSharedRun(pass);
+
   return {
     pass,
     /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat(): void {
-      passing ??= pass().finally(() => {
-        passing = undefined;
-      });
-    },
-    async stop(): Promise<void> {
-      await passing;
-    },
+    beat: () => void passes.run(),
+    stop: passes.ended,
   };
 }
 

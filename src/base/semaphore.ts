@@ -88,3 +88,24 @@ export function createSemaphore(max: number, { clock, waitMs, late }: SemaphoreO
     },
   };
 }
+
+export type SharedRun = {
+  /** Begins a run, unless one is under way, and resolves when it has ended. */
+  run(): Promise<void>;
+  /** Resolves when no run is under way. */
+  ended(): Promise<void>;
+};
+
+/** Work that is asked for again and again, and is done once at a time: calls share the run under way. */
+export function createSharedRun(work: () => Promise<void>): SharedRun {
+  let running: Promise<void> | undefined;
+  return {
+    run: () =>
+      (running ??= work().finally(() => {
+        running = undefined;
+      })),
+    async ended() {
+      await running;
+    },
+  };
+}

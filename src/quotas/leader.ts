@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { createSharedRun } from "../base/semaphore.ts";
 import type { Database, Row } from "../store/database.ts";
 import { correctCounts, readDrift, type TenantDrift } from "./sql.ts";
 
@@ -14,7 +15,6 @@ const tenantsPerPass = 10_000;
 /** The leader's work on the counts of tenants: compares them with the sessions, and corrects them. */
 export function createTenantLeader({ database, clock, log = silentLogger }: TenantLeaderOptions) {
   let comparedMs = -Infinity;
-  let passing: Promise<void> | undefined;
 
   const pass = async (): Promise<void> => {
     if (clock.monotonic() - comparedMs < compareEveryMs) return;
@@ -31,17 +31,13 @@ export function createTenantLeader({ database, clock, log = silentLogger }: Tena
     }
   };
 
+  const passes = createSharedRun(pass);
+
   return {
     pass,
     /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat(): void {
-      passing ??= pass().finally(() => {
-        passing = undefined;
-      });
-    },
-    async stop(): Promise<void> {
-      await passing;
-    },
+    beat: () => void passes.run(),
+    stop: passes.ended,
   };
 }
 

@@ -1,3 +1,4 @@
+import { createSharedRun } from "../base/semaphore.ts";
 import { createThrottlesClient } from "../throttles/shares/admin.ts";
 import { createFleetLearning } from "../throttles/shares/fleet-learning.ts";
 import { createShares } from "../throttles/shares/shares.ts";
@@ -52,7 +53,7 @@ export function createPodThrottles(
     if (throttle) registry.declare(throttle.declared);
   }
   const unshare = parts.shareThrottles?.(registry);
-  let passing: Promise<void> | undefined;
+  const passes = createSharedRun(learning.pass);
   let learnedMs = -Infinity;
 
   return {
@@ -65,15 +66,13 @@ export function createPodThrottles(
       // Beats may be more frequent than reports, and a pass should have a new report of every pod.
       if (clock.monotonic() - learnedMs < learnEveryMs) return;
       learnedMs = clock.monotonic();
-      passing ??= learning.pass().finally(() => {
-        passing = undefined;
-      });
+      void passes.run();
     },
     async stop() {
       unshare?.();
       registry.close();
       await shares.stop();
-      await passing;
+      await passes.ended();
     },
   };
 }

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { createSharedRun } from "../base/semaphore.ts";
 import type { Database, Row } from "../store/database.ts";
 import { type Missed, planOf } from "./plan.ts";
 import { taskOf } from "./rows.ts";
@@ -65,7 +66,6 @@ type PlannedMove = {
 export function createFiring(options: FiringOptions): Firing {
   const { podId, database, clock, ids, everyMs, leads, log = silentLogger } = options;
   const { onFired = () => {} } = options;
-  let passing: Promise<void> | undefined;
   let cancelTimer = () => {};
   let stopped = false;
 
@@ -149,12 +149,10 @@ export function createFiring(options: FiringOptions): Firing {
     }
   };
 
+  const passes = createSharedRun(passOnce);
   const pass = async (): Promise<void> => {
     if (stopped || !leads()) return;
-    passing ??= passOnce().finally(() => {
-      passing = undefined;
-    });
-    await passing;
+    await passes.run();
   };
 
   return {
@@ -162,7 +160,7 @@ export function createFiring(options: FiringOptions): Firing {
     async stop() {
       stopped = true;
       cancelTimer();
-      await passing;
+      await passes.ended();
     },
   };
 }
