@@ -111,6 +111,50 @@ export function rowsOf(dialect: Dialect, version: number): string {
       begun_version: 1,
     }),
   ];
+  const access = [
+    insert("credential_version", { id: 1, version: 3 }),
+    insert("api_key", {
+      key_id: "key-1",
+      name: "web",
+      hash: "0".repeat(64),
+      role: "operator",
+      payloads: 1,
+      created_at: longAgoMs,
+      version: 1,
+    }),
+    insert("token_revocation", {
+      kind: "jti",
+      subject: "token-1",
+      before_at: longAgoMs,
+      expires_at: farAwayMs,
+      version: 2,
+    }),
+    insert("sign_in", {
+      sign_in_id: "browser-1",
+      hash: "1".repeat(64),
+      key_id: "key-1",
+      key_name: "web",
+      role: "operator",
+      verbs: '["fleet:read","fleet:operate"]',
+      origin: "https://ops.example",
+      created_at: longAgoMs,
+      last_used_at: longAgoMs,
+      expires_at: farAwayMs,
+      version: 3,
+    }),
+    insert("tenant_count", { tenant: "default", log_id: 0, sessions: 1, turns: 0, bytes: 60 }),
+    insert("audit", {
+      id: "act-1",
+      at: longAgoMs,
+      actor: "key/web",
+      key_name: "web",
+      role: "operator",
+      action: "tasks.retry",
+      subject: "failed",
+      count: 1,
+      outcome: "done",
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -146,6 +190,7 @@ export function rowsOf(dialect: Dialect, version: number): string {
     ...session,
     ...(version >= 3 ? linksAndTurns : []),
     ...(version >= 4 ? versioned : []),
+    ...(version >= 5 ? access : []),
   ].join("\n");
 }
 

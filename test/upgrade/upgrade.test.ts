@@ -16,6 +16,7 @@ const newest = migrations.length;
 const firstWithSteps = 2;
 const firstWithLinks = 3;
 const firstWithVersions = 4;
+const firstWithKeys = 5;
 const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
 // Each row of a journal answers, and nothing that it holds is called again.
 const calls: string[] = [];
@@ -130,6 +131,12 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     expect(await pod.tasks.links("completed")).toMatchObject({ startedBy, started: [] });
     const turn = { epoch: 1, attempt: 1, usage: { model: "small", cost: 1.5 } };
     expect((await talk.turns()).turns).toMatchObject(version >= firstWithLinks ? [turn] : []);
+
+    const hasKeys = version >= firstWithKeys;
+    expect((await pod.keys.list()).keys).toMatchObject(hasKeys ? [{ name: "web" }] : []);
+    expect((await pod.signIns.list()).signIns).toMatchObject(hasKeys ? [{ keyName: "web" }] : []);
+    const { entries } = await pod.audit.list({ actor: "key/web" });
+    expect(entries).toMatchObject(hasKeys ? [{ subject: "failed" }] : []);
   });
 
   test("can be upgraded by a release that checks only, once it was migrated", async () => {
