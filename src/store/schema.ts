@@ -1,5 +1,6 @@
 import { credentials, quotas } from "./access-schema.ts";
 import { audit } from "./audit.ts";
+import { facts } from "./facts-schema.ts";
 import {
   defaultNow,
   index,
@@ -481,4 +482,6 @@ export const migrations: readonly Migration[] = [
     needs: 5,
     statements: [...credentials, ...quotas, ...audit],
   },
+  // Pods of the version before leave them empty, and work as before.
+  { name: "facts of pages", needs: 5, statements: facts },
 ];
