@@ -104,4 +104,4 @@ insert into flotilla.tenant_count (tenant, log_id, sessions, turns, bytes)
   values ('default', 0, 1, 0, 60);
 
 insert into flotilla.audit (id, at, actor, key_name, role, action, subject, count, outcome)
-  values ('act-1', 1700000000000, 'key/web', 'web', 'operator', 'tasks.retry', 'failed', 1, 'done');
+  values ('act-1', 4102444800000, 'key/web', 'web', 'operator', 'tasks.retry', 'failed', 1, 'done');
