@@ -42,7 +42,7 @@ export function redactForms(text: string): string {
   if (found & clue.longRun && left.includes("-----BEGIN"))
     left = left.replaceAll(privateKeys, redacted);
   if (found & clue.header) left = left.replaceAll(headers, withoutHeader);
-  if (found & clue.longRun) left = left.replaceAll(keys, (key) => (isWords(key) ? key : redacted));
+  if (found & clue.key) left = left.replaceAll(keys, (key) => (isWords(key) ? key : redacted));
   if (found & clue.scheme)
     left = left.replaceAll(bearers, withoutBearer).replaceAll(basics, withoutBasic);
   if (found & clue.url) left = left.replaceAll(urls, `$1:${redacted}@`);
@@ -51,9 +51,14 @@ export function redactForms(text: string): string {
 }
 
 /** What a text must have for an expression to find something in it. */
-const clue = { longRun: 1, header: 2, scheme: 4, url: 8, equals: 16, quoted: 32 };
-/** No key is shorter, and no line that begins a private key. */
+const clue = { longRun: 1, header: 2, scheme: 4, url: 8, equals: 16, quoted: 32, key: 64 };
+/** No line that begins a private key has a shorter run. */
 const shortestRun = 10;
+/** The first two characters of all that `keys` finds, by their codes. */
+const keyBeginnings = new Uint8Array(128 * 128);
+for (const two of "sk rk fl gh gi gl xo np hf sh wh AK AS AI ya SG ey".split(" ")) {
+  keyBeginnings[two.charCodeAt(0) * 128 + two.charCodeAt(1)] = 1;
+}
 
 const [word, colon, equals, blank, quote, slash] = [1, 2, 3, 4, 5, 6];
 const kinds = new Uint8Array(128);
@@ -86,8 +91,8 @@ function clues(text: string): number {
     const code = text.charCodeAt(at);
     const kind = code < 128 ? kinds[code]! : 0;
     if (kind === word) {
-      // Some keys have other characters soon after their prefix, which ends with `_`.
-      if (++run === shortestRun || code === 95) found |= clue.longRun;
+      if (++run === 2 && keyBeginnings[last * 128 + code] === 1) found |= clue.key;
+      if (run === shortestRun) found |= clue.longRun;
     } else {
       if (kind === blank) {
         // `basic` and `bearer`.

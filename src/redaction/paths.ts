@@ -79,7 +79,8 @@ export function createPathRules(rules: readonly Rule[]): PathRules | undefined {
     rule.outcome === outcome && matches(rule.steps, path);
   return {
     at(path) {
-      const named = byLast.get(path.at(-1)!) ?? [];
+      const named = byLast.get(path[path.length - 1]!) ?? [];
+      if (named.length === 0 && open.length === 0) return undefined;
       for (const outcome of ["shown", "hidden"] as const) {
         const leads = leadTo(path, outcome);
         if (named.some(leads) || open.some(leads)) return outcome;

@@ -1,4 +1,4 @@
-import { createHash, createHmac, timingSafeEqual } from "node:crypto";
+import { createHmac, hash as hashOnce, timingSafeEqual } from "node:crypto";
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
@@ -411,7 +411,7 @@ function holderOfStored({ keyId, name, role, tenant, verbs: allowed }: KnownKey)
 }
 
 function hash(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
+  return hashOnce("sha256", text, "buffer");
 }
 
 /**
