@@ -69,14 +69,12 @@ function decodeRows(rows: Row[], text: StoredText): Row[] {
   if (!first) return rows;
   const names = contentColumns.filter((name) => name in first);
   if (names.length === 0) return rows;
-  return rows.map((row) => {
-    let decoded: Record<string, unknown> | undefined;
+  for (const row of rows as Record<string, unknown>[]) {
     for (const name of names) {
-      const stored: unknown = row[name];
-      if (typeof stored !== "string" || !isEncoded(stored)) continue;
-      decoded ??= { ...row };
-      decoded[name] = text.decode(stored);
+      const stored = row[name];
+      // In place: rows were made for this answer alone, and a copy takes as long as the decoding.
+      if (typeof stored === "string" && isEncoded(stored)) row[name] = text.decode(stored);
     }
-    return decoded ?? row;
-  });
+  }
+  return rows;
 }

@@ -75,11 +75,14 @@ export function encryption(
         left = valuesPerSalt;
       }
       left--;
-      const head = Buffer.concat([salt, drawBytes(random, nonceBytes)]);
-      const cipher = createCipheriv("aes-256-gcm", writing, nonceOf(head));
+      const nonce = drawBytes(random, nonceBytes);
+      const cipher = createCipheriv("aes-256-gcm", writing, nonce);
       cipher.setAAD(authenticated.get(use)!);
-      const sealed = [cipher.update(text, "utf8"), cipher.final()];
-      return `${use}:${Buffer.concat([head, cipher.getAuthTag(), ...sealed]).toString("base64")}`;
+      // A cipher of single bytes has nothing left to give at its end.
+      const sealed = cipher.update(text, "utf8");
+      cipher.final();
+      const bytes = Buffer.concat([salt, nonce, cipher.getAuthTag(), sealed]);
+      return `${use}:${bytes.toString("base64")}`;
     },
     decode(stored) {
       const at = stored.indexOf(":");
@@ -89,12 +92,14 @@ export function encryption(
       const bytes = Buffer.from(stored.slice(at + 1), "base64");
       if (bytes.length < headBytes) throw new Error("the value is cut off");
       const reading = derivedKey(name, key, bytes);
-      const decipher = createDecipheriv("aes-256-gcm", reading, nonceOf(bytes), {
-        authTagLength: tagBytes,
-      });
+      const nonce = bytes.subarray(saltBytes, saltBytes + nonceBytes);
+      const decipher = createDecipheriv("aes-256-gcm", reading, nonce);
       decipher.setAAD(authenticated.get(name)!);
+      // Always all of its bytes: a part of them would be accepted too.
       decipher.setAuthTag(bytes.subarray(saltBytes + nonceBytes, headBytes));
-      return decipher.update(bytes.subarray(headBytes), undefined, "utf8") + decipher.final("utf8");
+      const text = decipher.update(bytes.subarray(headBytes));
+      decipher.final();
+      return text.toString();
     },
   };
 }
@@ -102,10 +107,6 @@ export function encryption(
 // Node throws and catches an error for each key in bytes that it is given, which takes longer than the rest.
 function deriveKey(key: KeyObject, head: Buffer): KeyObject {
   return createSecretKey(createHmac("sha256", key).update(head.subarray(0, saltBytes)).digest());
-}
-
-function nonceOf(head: Buffer): Buffer {
-  return head.subarray(saltBytes, saltBytes + nonceBytes);
 }
 
 function keyOf(name: string, text: unknown): KeyObject {
