@@ -344,20 +344,23 @@ where flotilla.task.task_id = wanted.task_id and coalesce(flotilla.task.status, 
     $6, $7, $8, $9, $10,
     cast((
   select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($11::text[], $12::bigint[]) as each_row (task_id, token)) wanted
-  join flotilla.task_event event on event.task_id = wanted.task_id
-  where event.type = 'discarded' and event.detail = $13) as bigint), $14, $15,
+  where (select max(event.seq) from flotilla.task_event event
+    where event.task_id = wanted.task_id and event.type = 'discarded'
+      and event.detail = $13) is not null) as bigint), $14, $15,
     case when exists (
 select 1 from flotilla.audit past where past.action = $16 and past.outcome = 'full') then null else $17 end, $18, $19
   where (
   select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($20::text[], $21::bigint[]) as each_row (task_id, token)) wanted
-  join flotilla.task_event event on event.task_id = wanted.task_id
-  where event.type = 'discarded' and event.detail = $22) > 0
+  where (select max(event.seq) from flotilla.task_event event
+    where event.task_id = wanted.task_id and event.type = 'discarded'
+      and event.detail = $22) is not null) > 0
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla.audit where id = $1
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select task_id collate "C" as task_id, token from unnest($1::text[], $2::bigint[]) as each_row (task_id, token)) wanted
-join flotilla.task_event event on event.task_id = wanted.task_id
-where event.type = 'discarded' and event.detail = $3
+where (select max(event.seq) from flotilla.task_event event
+  where event.task_id = wanted.task_id and event.type = 'discarded'
+    and event.detail = $3) is not null
 -- values: ["{\"task-1\"}","{3}","{\"writeId\":\"write-1\"}"]

@@ -344,20 +344,23 @@ where flotilla_task.task_id = wanted.task_id and coalesce(flotilla_task.status, 
     ?, ?, ?, ?, ?,
     cast((
   select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
-  join flotilla_task_event event on event.task_id = wanted.task_id
-  where event.type = 'discarded' and event.detail = ?) as bigint), ?, ?,
+  where (select max(event.seq) from flotilla_task_event event
+    where event.task_id = wanted.task_id and event.type = 'discarded'
+      and event.detail = ?) is not null) as bigint), ?, ?,
     case when exists (
 select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
   where (
   select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
-  join flotilla_task_event event on event.task_id = wanted.task_id
-  where event.type = 'discarded' and event.detail = ?) > 0
+  where (select max(event.seq) from flotilla_task_event event
+    where event.task_id = wanted.task_id and event.type = 'discarded'
+      and event.detail = ?) is not null) > 0
   returning id, action, outcome
 -- instead of returning:
 select id, action, outcome from flotilla_audit where id = ?
 -- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,"[[\"task-1\",3]]","{\"writeId\":\"write-1\"}",null,"{\"status\":\"cancelled\"}","audit.full","begun",null,"click-1","[[\"task-1\",3]]","{\"writeId\":\"write-1\"}"]
 
 select count(*) as discarded from (select value ->> 0 as task_id, value ->> 1 as token from jsonb_each(?)) wanted
-join flotilla_task_event event on event.task_id = wanted.task_id
-where event.type = 'discarded' and event.detail = ?
+where (select max(event.seq) from flotilla_task_event event
+  where event.task_id = wanted.task_id and event.type = 'discarded'
+    and event.detail = ?) is not null
 -- values: ["[[\"task-1\",3]]","{\"writeId\":\"write-1\"}"]
