@@ -8,7 +8,7 @@ import { hashOfKey, newSecretText, type SignInOwner } from "./key.ts";
 import { changeCredentials, type KeysParts } from "./keys.ts";
 import {
   endSignIn,
-  endSignInByHash,
+  endReplacedSignIn,
   insertSignIn,
   listSignIns,
   pruneSignIns,
@@ -96,6 +96,7 @@ export function createSignIns(parts: KeysParts): SignIns {
     async create({ bind, replaces, keyId, verbs, ...shown }) {
       const text = newSecretText(random);
       const signInId = ids.next();
+      const replacedHash = replaces === undefined ? undefined : hashOfKey(replaces);
       const row = {
         ...shown,
         signInId,
@@ -109,8 +110,8 @@ export function createSignIns(parts: KeysParts): SignIns {
       const limits = { max: maxSignIns, maxPerKey, maxKept: maxKeptPerKey };
       const [stored] = await changeCredentials(parts, act, (entry: WriteEntry) => [
         pruneSignIns(endedKeptMs, signInTimes),
-        ...(replaces === undefined ? [] : [endSignInByHash(hashOfKey(replaces))]),
-        insertSignIn(row, signInTimes, limits),
+        insertSignIn({ ...row, replacedHash }, signInTimes, limits),
+        ...(replacedHash === undefined ? [] : [endReplacedSignIn(replacedHash, signInId)]),
         ...entry({ when: signInExists(signInId), after }),
         readSignIn(signInId, undefined),
       ]);

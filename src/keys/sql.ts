@@ -211,9 +211,12 @@ type SignInLimits = {
   readonly maxKept: number;
 };
 
-/** Stores a sign-in, unless there are too many, of its key or in all. Storing it again changes nothing. */
+/**
+ * Stores a sign-in, unless there are too many, of its key or in all. The one that it replaces doesn't count.
+ * Storing it again changes nothing.
+ */
 export function insertSignIn(
-  row: NewSignInRow,
+  row: NewSignInRow & { readonly replacedHash: string | undefined },
   { lifeMs, idleMs }: SignInTimes,
   { max, maxPerKey, maxKept }: SignInLimits,
 ): Statement {
@@ -256,7 +259,8 @@ export function insertSignIn(
       select count(*) from ${signIns} same
       where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
         and coalesce(same.tenant, '') = coalesce(made.tenant, '')
-        and same.ended_at is null and same.expires_at > ${now}
+        and same.ended_at is null and same.hash <> ${row.replacedHash ?? ""}
+        and same.expires_at > ${now}
         and same.last_used_at > ${now} - ${idleMs}) < ${maxPerKey}
       and (
         select count(*) from ${signIns} kept
@@ -272,11 +276,12 @@ export function endSignIn(signInId: string, owner: SignInOwner | undefined): Sta
     where sign_in_id = ${signInId} and ended_at is null and ${isOwned(owner)}`;
 }
 
-/** Ends the sign-in of a cookie. */
-export function endSignInByHash(hash: string): Statement {
+/** Ends the sign-in of a cookie, if the one that replaces it is stored. */
+export function endReplacedSignIn(hash: string, replacedBy: string): Statement {
   return sql`
     update ${signIns} set ended_at = ${now}, version = ${version}
-    where hash = ${hash} and ended_at is null`;
+    where hash = ${hash} and ended_at is null
+      and exists (select 1 ${signInExists(replacedBy)})`;
 }
 
 /** Conditions of entries in the audit. */

@@ -3,7 +3,7 @@ import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { createSharedRun } from "../base/semaphore.ts";
 import type { Database, Row } from "../store/database.ts";
-import { correctCounts, readDrift, type TenantDrift } from "./sql.ts";
+import { correctCounts, dropEmptyCounts, readDrift, type TenantDrift } from "./sql.ts";
 
 export type TenantLeaderOptions = { database: Database; clock: Clock; log?: Logger };
 
@@ -20,6 +20,7 @@ export function createTenantLeader({ database, clock, log = silentLogger }: Tena
     if (clock.monotonic() - comparedMs < compareEveryMs) return;
     comparedMs = clock.monotonic();
     try {
+      await database.write([dropEmptyCounts()], { channels: [], lossy: true });
       const found = await database.read(readDrift(tenantsPerPass), { cold: true });
       if (found.length === 0) return;
       await database.write([correctCounts(found.map(toDrift))]);

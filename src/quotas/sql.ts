@@ -123,6 +123,14 @@ export function correctCounts(drifts: readonly TenantDrift[]): Statement {
       and seen.old_bytes = counted.bytes)`;
 }
 
+/**
+ * Deletes rows that count nothing, such as those of tenants that have no session any more. Leaving them out
+ * changes no sum, and a record that counts for one of them makes it again.
+ */
+export function dropEmptyCounts(): Statement {
+  return sql`delete from ${counts} where sessions = 0 and turns = 0 and bytes = 0`;
+}
+
 /** Says that a server is up. */
 export function announceServer(serverId: string): Statement {
   return sql`

@@ -169,7 +169,7 @@ export function createApp(parts: AppParts): Hono {
   ];
   const mounted = { serializer, isStopping: parts.isStopping, pageSemaphore };
   for (const each of routes) mount(app, each, mounted);
-  mountSignIn(app, { flotilla, authenticator, isStopping: parts.isStopping, clock });
+  mountSignIn(app, { ...parts, authenticator });
   return app;
 }
 

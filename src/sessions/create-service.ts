@@ -214,6 +214,10 @@ export function createService(parts: ServiceParts): SessionService {
       const { started, hasMore } = await linksOf(coldReads(database), sessionId, "session");
       return { started, hasMore };
     },
+    async isStored(tenant, sessionId, id) {
+      await headerOf(tenant, sessionId);
+      return (await journal.storedIds([{ sessionId, clientId: id }])).length > 0;
+    },
     async send(tenant, sessionId, message) {
       checkSessionId(sessionId);
       checkMessage(message, maxPayloadBytes);
@@ -401,6 +405,7 @@ export function lazyService(make: () => SessionService): SessionService {
     entries: call("entries"),
     turns: call("turns"),
     started: call("started"),
+    isStored: call("isStored"),
     send: call("send"),
     toolResult: call("toolResult"),
     signal: call("signal"),

@@ -29,6 +29,8 @@ export type SessionService = {
   turns(tenant: string, sessionId: string, page?: TurnsQuery): Promise<TurnPage>;
   /** The first tasks and runs that its turns have started. */
   started(tenant: string, sessionId: string): Promise<StartedTasks>;
+  /** Whether a command with this id is stored already, so that it adds nothing when it is sent again. */
+  isStored(tenant: string, sessionId: string, id: string): Promise<boolean>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   /** Gives its payload to the call that waits for the signal. */

@@ -179,6 +179,7 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
     entries: (...args) => request((to) => to.entries(...args)),
     turns: (...args) => request((to) => to.turns(...args)),
     started: (...args) => request((to) => to.started(...args)),
+    isStored: (...args) => request((to) => to.isStored(...args)),
     stop: (...args) => request((to) => to.stop(...args)),
     read: (...args) => request((to) => to.read(...args)),
     setMetadata: (...args) => request((to) => to.setMetadata(...args)),

@@ -84,14 +84,15 @@ where (select count(*) from (select 1 from flotilla.sign_in limit cast($12 as in
   select count(*) from flotilla.sign_in same
   where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
     and coalesce(same.tenant, '') = coalesce(made.tenant, '')
-    and same.ended_at is null and same.expires_at > now_ms()
-    and same.last_used_at > now_ms() - $14) < $15
+    and same.ended_at is null and same.hash <> $14
+    and same.expires_at > now_ms()
+    and same.last_used_at > now_ms() - $15) < $16
   and (
     select count(*) from flotilla.sign_in kept
     where kept.key_name = made.key_name and coalesce(kept.key_id, '') = coalesce(made.key_id, '')
-      and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < $16
+      and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < $17
 on conflict (sign_in_id) do nothing
--- values: [720000,"{\"sign-in-1\"}","{\"89ab\"}","{\"key-1\"}","{null}","{\"ci\"}","{\"operator\"}","{null}","{\"[]\"}","{\"https://ops.example\"}","{\"10.0.0.1\"}",100,100,60000,10,1000]
+-- values: [720000,"{\"sign-in-1\"}","{\"89ab\"}","{\"key-1\"}","{null}","{\"ci\"}","{\"operator\"}","{null}","{\"[]\"}","{\"https://ops.example\"}","{\"10.0.0.1\"}",100,100,"89ab",60000,10,1000]
 
 -- src/keys/sql.ts: endSignIn
 update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)
@@ -103,10 +104,11 @@ where sign_in_id = $1 and ended_at is null and (key_id = $2 or (key_id is null a
         and coalesce(tenant, '') = $4) or sign_in_id = $5)
 -- values: ["sign-in-1","key-1","ci","acme","sign-in-1"]
 
--- src/keys/sql.ts: endSignInByHash
+-- src/keys/sql.ts: endReplacedSignIn
 update flotilla.sign_in set ended_at = now_ms(), version = (select version from flotilla.credential_version where id = 1)
 where hash = $1 and ended_at is null
--- values: ["89ab"]
+  and exists (select 1 from flotilla.sign_in where sign_in_id = $2)
+-- values: ["89ab","sign-in-1"]
 
 -- src/keys/sql.ts: pruneSignIns
 delete from flotilla.sign_in

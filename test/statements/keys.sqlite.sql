@@ -84,14 +84,15 @@ where (select count(*) from (select 1 from flotilla_sign_in limit cast(? as inte
   select count(*) from flotilla_sign_in same
   where same.key_name = made.key_name and coalesce(same.key_id, '') = coalesce(made.key_id, '')
     and coalesce(same.tenant, '') = coalesce(made.tenant, '')
-    and same.ended_at is null and same.expires_at > now_ms()
+    and same.ended_at is null and same.hash <> ?
+    and same.expires_at > now_ms()
     and same.last_used_at > now_ms() - ?) < ?
   and (
     select count(*) from flotilla_sign_in kept
     where kept.key_name = made.key_name and coalesce(kept.key_id, '') = coalesce(made.key_id, '')
       and coalesce(kept.tenant, '') = coalesce(made.tenant, '')) < ?
 on conflict (sign_in_id) do nothing
--- values: [720000,"[[\"sign-in-1\",\"89ab\",\"key-1\",null,\"ci\",\"operator\",null,\"[]\",\"https://ops.example\",\"10.0.0.1\"]]",100,100,60000,10,1000]
+-- values: [720000,"[[\"sign-in-1\",\"89ab\",\"key-1\",null,\"ci\",\"operator\",null,\"[]\",\"https://ops.example\",\"10.0.0.1\"]]",100,100,"89ab",60000,10,1000]
 
 -- src/keys/sql.ts: endSignIn
 update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)
@@ -103,10 +104,11 @@ where sign_in_id = ? and ended_at is null and (key_id = ? or (key_id is null and
         and coalesce(tenant, '') = ?) or sign_in_id = ?)
 -- values: ["sign-in-1","key-1","ci","acme","sign-in-1"]
 
--- src/keys/sql.ts: endSignInByHash
+-- src/keys/sql.ts: endReplacedSignIn
 update flotilla_sign_in set ended_at = now_ms(), version = (select version from flotilla_credential_version where id = 1)
 where hash = ? and ended_at is null
--- values: ["89ab"]
+  and exists (select 1 from flotilla_sign_in where sign_in_id = ?)
+-- values: ["89ab","sign-in-1"]
 
 -- src/keys/sql.ts: pruneSignIns
 delete from flotilla_sign_in

@@ -58,9 +58,13 @@ export const keyStatements: RoomStatements = {
     keysSince: () => keys.keysSince(3),
     noteUses: () => keys.noteUses([["key-1", 5]]),
     insertSignIn: () =>
-      keys.insertSignIn(signIn, times, { max: 100, maxPerKey: 10, maxKept: 1_000 }),
+      keys.insertSignIn({ ...signIn, replacedHash: "89ab" }, times, {
+        max: 100,
+        maxPerKey: 10,
+        maxKept: 1_000,
+      }),
     endSignIn: () => [keys.endSignIn("sign-in-1", undefined), keys.endSignIn("sign-in-1", owner)],
-    endSignInByHash: () => keys.endSignInByHash("89ab"),
+    endReplacedSignIn: () => keys.endReplacedSignIn("89ab", "sign-in-1"),
     signInExists: noStatement,
     signInIsOpen: noStatement,
     pruneSignIns: () => keys.pruneSignIns(60_000, times),

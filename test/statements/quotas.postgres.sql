@@ -53,6 +53,9 @@ insert into flotilla.quota_server (server_id, seen_at) values ($1, now_ms())
 on conflict (server_id) do update set seen_at = excluded.seen_at
 -- values: ["server-1"]
 
+-- src/quotas/sql.ts: dropEmptyCounts
+delete from flotilla.tenant_count where sessions = 0 and turns = 0 and bytes = 0
+
 -- src/quotas/sql.ts: dropServers
 delete from flotilla.quota_server where seen_at < now_ms() - $1
 -- values: [10000]

@@ -53,6 +53,9 @@ insert into flotilla_quota_server (server_id, seen_at) values (?, now_ms())
 on conflict (server_id) do update set seen_at = excluded.seen_at
 -- values: ["server-1"]
 
+-- src/quotas/sql.ts: dropEmptyCounts
+delete from flotilla_tenant_count where sessions = 0 and turns = 0 and bytes = 0
+
 -- src/quotas/sql.ts: dropServers
 delete from flotilla_quota_server where seen_at < now_ms() - ?
 -- values: [10000]

@@ -20,6 +20,7 @@ export const quotaStatements: RoomStatements = {
     readDrift: () => quotas.readDrift(100),
     correctCounts: () => quotas.correctCounts([{ ...change, corrected }]),
     announceServer: () => quotas.announceServer("server-1"),
+    dropEmptyCounts: () => quotas.dropEmptyCounts(),
     dropServers: () => quotas.dropServers(10_000),
     countServers: () => quotas.countServers(),
     removeServer: () => quotas.removeServer("server-1"),

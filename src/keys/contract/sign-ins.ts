@@ -271,6 +271,21 @@ export function signInsContract(kind: StoreKind): void {
       expect((await harness.signIns.list()).signIns).toEqual([next.signIn]);
     });
 
+    test("take that place also where their key has as many as it may, and leave it where they are refused", async () => {
+      const { key } = await makeKey();
+      let last = await signIn({ keyId: key.keyId });
+      for (let n = 1; n < 100; n++) last = await signIn({ keyId: key.keyId });
+      const next = await signIn({ keyId: key.keyId, replaces: last.text });
+      const other = await made();
+      const server = await harness.serve();
+      await expect(signIn({ keyId: key.keyId, replaces: other.text })).rejects.toMatchObject({
+        code: "overloaded",
+      });
+      await becomes(server, last.text, "unauthorized");
+      await becomes(server, next.text, "accepted");
+      await becomes(server, other.text, "accepted");
+    });
+
     test("are a hundred of a key at most, and those that have ended don't count", async () => {
       const { key } = await makeKey();
       const all = [];

@@ -295,6 +295,19 @@ export function tenantCountsContract(kind: StoreKind): void {
       expect(await countsOf("quiet")).toEqual(none);
     });
 
+    test("of tenants without a session are gone after a pass of the leader, and come back with one", async () => {
+      const pod = await startPod(0);
+      const gone = await pod.create("gone");
+      await pod.say("gone", gone, "for a while");
+      await pod.create("stays");
+      await pod.remove("gone", gone);
+      await createTenantLeader({ database: again, clock: movableClock() }).pass();
+      const left = sql`select distinct tenant from ${table("tenant_count")}`;
+      expect(await store.database.read(left)).toEqual([{ tenant: "stays" }]);
+      await pod.create("gone");
+      expect(await countsOf("gone")).toEqual({ ...none, sessions: 1 });
+    });
+
     test("are corrected once, if two pods take themselves for the leader or a correction lands twice", async () => {
       const pod = await startPod(0, { counts: false });
       await pod.create("acme");

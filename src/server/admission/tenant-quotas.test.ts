@@ -32,6 +32,8 @@ function countedStore(clock: MovableClock) {
     isAway: false,
     /** Sessions that exist, with what they do. */
     sessions: new Map<string, string>(),
+    /** Messages that are stored. */
+    said: new Set<string>(),
     counts,
     used(tenant: string) {
       const known = counts.get(tenant) ?? { sessions: 0, turnsAtOnce: 0, storedBytes: 0 };
@@ -57,6 +59,7 @@ function countedStore(clock: MovableClock) {
             if (state === undefined) throw new FlotillaError("not_found", "no session");
             return { state: { state } } as unknown as SessionView;
           },
+          isStored: async (_, sessionId, id) => store.said.has(`${sessionId} ${id}`),
         },
         serverId: "server",
         clock,
@@ -334,6 +337,15 @@ describe("a quota of bytes", () => {
     const other = userOf("other");
     await expect(quotas.write(other, "busy", begins)).rejects.toMatchObject(refusal);
     await expect(quotas.session(other, undefined)).rejects.toMatchObject(refusal);
+  });
+
+  test("admits what is stored already, which adds nothing to it", async () => {
+    const { store, quotas } = await opened({ perTenant: { storedBytes: 1_000 } });
+    store.used("acme").storedBytes = 1_000;
+    store.said.add("talk first");
+    (await quotas.write(acme, "talk", { begins: true, id: "first" }))!();
+    const next = quotas.write(acme, "talk", { begins: true, id: "second" });
+    await expect(next).rejects.toMatchObject({ code: "quota_exceeded" });
   });
 });
 

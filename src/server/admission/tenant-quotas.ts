@@ -25,8 +25,8 @@ export type TenantQuotas = {
   request(caller: Caller): void;
   /** Admits a new session. One that exists already is admitted, because it adds none. */
   session(caller: Caller, sessionId: string | undefined): Admitted;
-  /** Admits what is written to a session. `begins`: an agent is asked, so that a turn may begin. */
-  write(caller: Caller, sessionId: string, options: { begins: boolean }): Admitted;
+  /** Admits what is written to a session. What is stored already is admitted, because it adds nothing. */
+  write(caller: Caller, sessionId: string, written: Written): Admitted;
   readonly config: QuotaConfig;
   /** How many servers divide the quotas, as far as this one knows. */
   readonly servers: number;
@@ -35,6 +35,13 @@ export type TenantQuotas = {
   /** Says from now on that this server is up. Resolves when it is known how many divide the quotas. */
   start(): Promise<void>;
   close(): Promise<void>;
+};
+
+export type Written = {
+  /** An agent is asked, so that a turn may begin. */
+  readonly begins: boolean;
+  /** The id that its sender has given it. */
+  readonly id?: string | undefined;
 };
 
 /**
@@ -49,7 +56,7 @@ export type QuotaRefusal = { readonly type: "quota_refused"; readonly quota: Quo
 type TenantQuotaParts = {
   config: QuotaConfig;
   counter: Pick<TenantCounter, "of" | "announce" | "leave">;
-  sessions: Pick<SessionService, "get">;
+  sessions: Pick<SessionService, "get" | "isStored">;
   /** Names this server to the others. */
   serverId: string;
   clock: Clock;
@@ -260,8 +267,11 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
         if (name === "turnsAtOnce" || sessionId === undefined) return false;
         return (await found(sessions.get(tenant, sessionId))) !== undefined;
       }),
-    write: (caller, sessionId, { begins }) =>
+    write: (caller, sessionId, { begins, id }) =>
       admit(caller, begins ? begin : noBegin, async (name, tenant) => {
+        // Its sender may have missed the answer, and would be told that it isn't stored.
+        if (id !== undefined && (await found(sessions.isStored(tenant, sessionId, id))))
+          return true;
         if (name !== "turnsAtOnce") return false;
         const state = (await found(sessions.get(tenant, sessionId)))?.state.state;
         return state === "catching_up" || state === "waiting";

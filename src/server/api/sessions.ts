@@ -11,7 +11,7 @@ import type {
   SessionView,
   StopTurn,
 } from "../../sessions/service.ts";
-import { type TenantQuotas, whileAdmitted } from "../admission/tenant-quotas.ts";
+import { type TenantQuotas, whileAdmitted, type Written } from "../admission/tenant-quotas.ts";
 import { type Caller, requireVerb, localUser, may, onlyTenant, userOf } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
@@ -43,14 +43,14 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
   const keyForOperation = (caller: Caller, sessionId: string) =>
     checkedKey(caller, sessionId, { retries: true, or: "fleet:operate" });
 
-  /** Does what stores entries, if the quotas of the tenant have room. `begins`: an agent is asked. */
+  /** Does what stores entries, if the quotas of the tenant have room. */
   const writing = <Result>(
     caller: Caller,
     sessionId: string,
     act: () => Promise<Result>,
-    { begins = true } = {},
+    { begins = true, id }: Partial<Written>,
   ): Promise<Result> =>
-    quotas ? whileAdmitted(quotas.write(caller, sessionId, { begins }), act) : act();
+    quotas ? whileAdmitted(quotas.write(caller, sessionId, { begins, id }), act) : act();
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
@@ -156,7 +156,7 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
         const key = await keyForChange(caller, sessionId);
         const begins = message.role === "user";
         const send = () => sessions.send(...key, message);
-        return stored(await writing(caller, sessionId, send, { begins }));
+        return stored(await writing(caller, sessionId, send, { begins, id: message.id }));
       },
     ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
@@ -173,7 +173,8 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
         if (!isDecision) requireVerb(caller, "sessions:write");
         const keyFor = isDecision ? keyForOperation : keyForChange;
         const key = await keyFor(caller, sessionId);
-        return stored(await writing(caller, sessionId, () => sessions.toolResult(...key, result)));
+        const send = () => sessions.toolResult(...key, result);
+        return stored(await writing(caller, sessionId, send, { id: result.id }));
       },
     ),
     route(sessionSpecs.signals, { maxBytes }).to(
@@ -186,14 +187,16 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
           ...(payload !== undefined && { payload: payload as Json }),
           ...traceFrom(caller, traceOf(context)),
         };
-        const sent = await writing(caller, sessionId, () => sessions.signal(...key, signal));
+        const send = () => sessions.signal(...key, signal);
+        const sent = await writing(caller, sessionId, send, { id: signal.id });
         return { status: sent.duplicate ? 200 : 201, body: sent };
       },
     ),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
       const key = await keyForOperation(caller, sessionId);
-      const body202 = await writing(caller, sessionId, () => sessions.regenerate(...key, options));
+      const ask = () => sessions.regenerate(...key, options);
+      const body202 = await writing(caller, sessionId, ask, { id: options.id });
       return { status: 202, body: body202 };
     }),
     route(sessionSpecs.stop).to(async ({ caller, params: { sessionId }, query }) => {

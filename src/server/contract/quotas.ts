@@ -290,6 +290,11 @@ export function quotasContract(name: string, open: () => Promise<Place>): void {
     test("bound what is stored: answers count, and what would add to it is refused until some is deleted", async () => {
       await withFleet({ perTenant: { storedBytes: 3_000 } }, async (one, other) => {
         const sessionId = await made(one, tokens.acme, ["wordy"]);
+        const first = textMessage("said once", "said-1");
+        const say = () =>
+          ask(one, tokens.acme, "POST", `/v1/sessions/${sessionId}/messages`, first);
+        const said = await say();
+        expect(said.status).toBe(201);
         await inTime("the refusal", async () => {
           const { status } = await send(other, tokens.acme, sessionId);
           expect([201, 429]).toContain(status);
@@ -319,6 +324,13 @@ export function quotasContract(name: string, open: () => Promise<Place>): void {
           code: "quota_exceeded",
           retryAfterMs: 60_000,
         });
+        // What is there already adds nothing, and its sender may have missed the answer.
+        expect(await say()).toMatchObject({ status: 200, body: { seq: said.body.seq } });
+        expect(
+          await client.request({ type: "send", session: sessionId, message: first }),
+        ).toMatchObject({ type: "ack", seq: said.body.seq, duplicate: true });
+        const again = { sessionId, agents: ["wordy"] };
+        expect((await create(other, tokens.acme, again)).status).toBe(201);
         client.close();
         const theirs = await made(one, tokens.other, ["wordy"]);
         expect((await send(one, tokens.other, theirs)).status).toBe(201);

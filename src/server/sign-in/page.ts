@@ -21,6 +21,8 @@ export type PageView =
     }
   /** The host app knows who calls. */
   | { readonly type: "by-app"; readonly user: string; readonly next: string }
+  /** It came over plain HTTP from another machine, so that it must take no key. */
+  | { readonly type: "insecure"; readonly host: string }
   /** Callers need no credentials. */
   | { readonly type: "open"; readonly next: string };
 
@@ -74,6 +76,7 @@ export async function signInPage(
 
 function titleOf(view: PageView): string {
   if (view.type === "form") return view.refusal ? view.refusal.what : "Sign in to Flotilla";
+  if (view.type === "insecure") return "Not a safe place for a key";
   return view.type === "open" ? "No sign-in needed" : "You are signed in";
 }
 
@@ -115,10 +118,23 @@ function contentOf(view: PageView, paths: { readonly signIn: string; readonly si
           The app of this server knows you as <strong>${view.user}</strong>. You need no key.
         </p>
         <p><a href="${view.next}">Go on</a></p>`;
+    case "insecure":
+      return html`<p>
+          This page came over plain HTTP, so others on the way could read a key that is typed here.
+        </p>
+        <p>
+          Open <code>https://${view.host}</code>, or reach the server as this machine:
+          <code>ssh -L 8080:localhost:${portOf(view.host)} …</code>, then
+          <code>http://localhost:8080/sign-in</code>.
+        </p>`;
     case "open":
       return html`<p>This server asks for no key, and answers only programs of this machine.</p>
         <p><a href="${view.next}">Go on</a></p>`;
   }
+}
+
+function portOf(host: string): string {
+  return /:(\d{1,5})$/.exec(host)?.[1] ?? "80";
 }
 
 function refusalOf({ advice }: ShownRefusal) {

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
-import type { Logger } from "../../base/log.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
 import { ask, sendForm, signInWith } from "../contract/signed-in.ts";
 import { dial, startTestServer } from "../contract/test-server.ts";
 import { ownPath } from "./sign-in.ts";
@@ -218,8 +218,26 @@ describe("a wrong key", () => {
     expect(await sendForm(limited, longKey, { from })).toMatchObject({ status: 303 });
   });
 
+  test("is said in the log once a minute, with how many there were and nothing of them", async () => {
+    const clock = movableClock();
+    const said: unknown[] = [];
+    const warn = (fields: object, message: string) => void said.push([fields, message]);
+    const wrongKeys = createWrongKeys({ clock, log: { warn } });
+    for (let n = 0; n < 5; n++) wrongKeys.note();
+    await clock.advance(60_000);
+    wrongKeys.note();
+    const message = "wrong keys at the sign-in page";
+    expect(said).toEqual([
+      [{ refused: 1 }, message],
+      [{ refused: 5 }, message],
+    ]);
+    await sendForm(server, "a-key-that-no-server-has", { from: "127.0.0.17" });
+    expect(lines.filter((line) => line.startsWith(message)).length).toBeGreaterThan(0);
+    expect(lines.join()).not.toContain("a-key-that-no-server-has");
+  });
+
   test("is remembered of ten thousand addresses at most", () => {
-    const wrongKeys = createWrongKeys(movableClock());
+    const wrongKeys = createWrongKeys({ clock: movableClock(), log: silentLogger });
     const fill = (address: string) => {
       for (let n = 0; n < 10; n++) wrongKeys.begin(address);
     };
@@ -319,6 +337,19 @@ describe("the page", () => {
     expect(after.text).toContain("The sign-in has ended: sign in again.");
     expect(after.headers["set-cookie"]).toHaveLength(2);
     expect(after.headers["set-cookie"]!.join()).toMatch(/Max-Age=0.*Max-Age=0/);
+  });
+
+  test("takes no key where others on the way could read it, and says where it does", async () => {
+    const at = (headers: Record<string, string>) =>
+      ask(server, "/sign-in", { headers: { Host: "ops.example:7777", ...headers } });
+    const { text } = await at({});
+    expect(text).toContain("This page came over plain HTTP");
+    expect(text).toContain("https://ops.example:7777");
+    expect(text).toContain("localhost:7777");
+    expect(text).not.toMatch(/<form|<input/);
+    // Browsers send the first over HTTPS alone, and a proxy adds the second where it ends HTTPS.
+    const safe = [{ "Sec-Fetch-Site": "none" }, { "X-Forwarded-Proto": "https" }];
+    for (const headers of safe) expect((await at(headers)).text).toContain("<form");
   });
 
   test("signs out by its own form alone", async () => {

@@ -2,12 +2,14 @@ import type { Context, Hono } from "hono";
 import { actAs } from "../../audit/actor.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { addressIn, bodyOf, refusalIn } from "../admission/admission.ts";
 import { addressRange } from "../admission/caller-limits.ts";
 import { type Authenticator, authRequestIn, callerOf } from "../auth/authenticate.ts";
 import type { Caller } from "../auth/caller.ts";
 import { cookiesIn, emptyCookies, ownOriginOf, setCookie } from "../auth/cookie.ts";
+import { isLoopbackHost } from "../auth/origins.ts";
 import { publicErrorOf, retryAfterHeader, statusOf } from "../errors.ts";
 import { actorIn, contentTypeOf, readRequestBody } from "../route.ts";
 import { type PageView, type ShownRefusal, signInHeaders, signInPage } from "./page.ts";
@@ -17,7 +19,10 @@ type SignInParts = {
   flotilla: Pick<Flotilla, "signIns">;
   authenticator: Authenticator;
   isStopping: () => boolean;
+  /** Served over HTTPS by this process itself. */
+  secure?: boolean | undefined;
   clock: Clock;
+  log: Logger;
 };
 
 /** What a browser sends in the form. */
@@ -41,11 +46,11 @@ const unguessable = 43;
  */
 export function mountSignIn(app: Hono, parts: SignInParts): void {
   const { authenticator, flotilla } = parts;
-  const wrongKeys = createWrongKeys(parts.clock);
+  const wrongKeys = createWrongKeys(parts);
 
   app.get(signInPath, async (c) => {
     const next = ownPath(c.req.query("next"));
-    const view = await viewFor(c, authenticator, next);
+    const view = await viewFor(c, parts, next);
     // A cookie that no longer counts is taken away. One that was never known may be of another server.
     const refusal = refusalIn(c);
     if (refusal && isEnded(refusal))
@@ -54,7 +59,7 @@ export function mountSignIn(app: Hono, parts: SignInParts): void {
   });
 
   app.post(signInPath, (c: Context) =>
-    answered(c, async () => {
+    answered(c, "Not signed in", async () => {
       const origin = ownOriginOf(authRequestIn(c));
       if (parts.isStopping()) throw stopping();
       const { key, next } = await formIn(c);
@@ -66,7 +71,10 @@ export function mountSignIn(app: Hono, parts: SignInParts): void {
         // That a key can't be checked now doesn't make it wrong.
         const isWrong = hasCode(error, "unauthorized");
         if (!isWrong) tried?.takeBack();
-        else if (!tried) wrongKeys.begin(range);
+        else {
+          wrongKeys.note();
+          if (!tried) wrongKeys.begin(range);
+        }
         throw error;
       });
       tried?.takeBack();
@@ -93,7 +101,7 @@ export function mountSignIn(app: Hono, parts: SignInParts): void {
   );
 
   app.post(signOutPath, (c: Context) =>
-    answered(c, async () => {
+    answered(c, "Not signed out", async () => {
       const origin = ownOriginOf(authRequestIn(c));
       const found = await authenticator.signIn(authRequestIn(c));
       const { signInId } = found ?? {};
@@ -118,7 +126,11 @@ export function ownPath(next: string | undefined): string {
   return isOwn ? pathname + search + hash : home;
 }
 
-async function viewFor(c: Context, authenticator: Authenticator, next: string): Promise<PageView> {
+async function viewFor(
+  c: Context,
+  { authenticator, secure = false }: SignInParts,
+  next: string,
+): Promise<PageView> {
   if (authenticator.isOpen) return { type: "open", next };
   const caller: Caller | undefined = callerOf(c);
   if (caller?.kind === "user" && caller.user !== undefined)
@@ -130,10 +142,24 @@ async function viewFor(c: Context, authenticator: Authenticator, next: string): 
     const { expiresAtMs } = found;
     return { type: "signed-in", key: keyNameOf(caller), role, tenant, expiresAtMs, next };
   }
+  if (!secure && isReadable(c)) return { type: "insecure", host: c.req.header("host") ?? "" };
   const refusal = refusalIn(c);
   const isOfCookie = cookiesIn(authRequestIn(c)).length > 0;
   const isShown = refusal && isOfCookie && (refusal.code !== "unauthorized" || isEnded(refusal));
   return { type: "form", next, ...(isShown && { refusal: refusalFor(refusal) }) };
+}
+
+/**
+ * Whether others on the way could read a key that is typed here. Browsers send `Sec-Fetch-Site` only to
+ * addresses that are safe from that, also where a proxy ends HTTPS; older ones don't send it at all, and
+ * then the proxy's word is taken: all that it opens is the form, whose sending is checked again.
+ */
+function isReadable(c: Context): boolean {
+  const isSafe =
+    isLoopbackHost(c.req.header("host") ?? "") ||
+    c.req.header("sec-fetch-site") !== undefined ||
+    c.req.header("x-forwarded-proto") === "https";
+  return !isSafe;
 }
 
 /** The caller that a key stands for. Tokens are for programs, which send them with each request. */
@@ -156,7 +182,11 @@ async function formIn(c: Context): Promise<Form> {
 }
 
 /** Shows what a person can do something about; the rest is answered, and logged, as on every route. */
-async function answered(c: Context, answer: () => Promise<Response>): Promise<Response> {
+async function answered(
+  c: Context,
+  failure: string,
+  answer: () => Promise<Response>,
+): Promise<Response> {
   try {
     return await answer();
   } catch (error) {
@@ -166,7 +196,7 @@ async function answered(c: Context, answer: () => Promise<Response>): Promise<Re
     const status = isTooManyTries(error) ? tooManyStatus : statusOf(error.code);
     if (isLater) c.header("Retry-After", retryAfterHeader(error));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
-    return show(c, status, { type: "form", next: nextIn(c), refusal: refusalFor(error) });
+    return show(c, status, { type: "form", next: nextIn(c), refusal: refusalFor(error, failure) });
   }
 }
 
@@ -175,10 +205,10 @@ function nextIn(c: Context): string {
   return (c.get("next") as string | undefined) ?? home;
 }
 
-function refusalFor(error: FlotillaError): ShownRefusal {
+function refusalFor(error: FlotillaError, failure = "Not signed in"): ShownRefusal {
   const said = sentence(publicErrorOf(error).message);
   if (isTooManyTries(error)) return { what: "Too many tries", advice: said };
-  if (error.code !== "unauthorized") return { what: "Not signed in", advice: said };
+  if (error.code !== "unauthorized") return { what: failure, advice: said };
   if (isEnded(error)) return { what: "Signed out", advice: said };
   return {
     what: "This key isn't accepted",

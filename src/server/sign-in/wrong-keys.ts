@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
 
 /** The wrong keys of the last minute that came to the page of this process, by address. */
 export type WrongKeys = {
@@ -8,6 +9,8 @@ export type WrongKeys = {
    * Throws `overloaded` after too many.
    */
   begin(address: string): { takeBack(): void };
+  /** A key was wrong. Says in the log how many were, once a minute at most. */
+  note(): void;
 };
 
 type Try = { readonly atMs: number };
@@ -17,9 +20,13 @@ const withinMs = 60_000;
 // Above it the address that has tried least recently is forgotten.
 const maxAddresses = 10_000;
 
-export function createWrongKeys(clock: Pick<Clock, "monotonic">): WrongKeys {
+type WrongKeysParts = { clock: Pick<Clock, "monotonic">; log: Pick<Logger, "warn"> };
+
+export function createWrongKeys({ clock, log }: WrongKeysParts): WrongKeys {
   /** Least recently used first. */
   const tries = new Map<string, Set<Try>>();
+  let noted = 0;
+  let loggedMs = -Infinity;
 
   return {
     begin(address) {
@@ -40,6 +47,14 @@ export function createWrongKeys(clock: Pick<Clock, "monotonic">): WrongKeys {
       tries.set(address, own.add(begun));
       if (tries.size > maxAddresses) tries.delete(tries.keys().next().value!);
       return { takeBack: () => void own.delete(begun) };
+    },
+    note() {
+      noted++;
+      const nowMs = clock.monotonic();
+      if (nowMs - loggedMs < withinMs) return;
+      log.warn({ refused: noted }, "wrong keys at the sign-in page");
+      loggedMs = nowMs;
+      noted = 0;
     },
   };
 }

@@ -47,6 +47,12 @@ export function asksAgent(frame: CommandFrame): boolean | undefined {
   return frame.type !== "send" || (frame.message.role ?? "user") === "user";
 }
 
+/** The id that its sender has given to what it stores. */
+export function writtenId(frame: CommandFrame): string | undefined {
+  if (frame.type === "send") return frame.message.id;
+  return "id" in frame ? frame.id : undefined;
+}
+
 /** The content of its ack. */
 type CommandResult = Omit<Extract<ServerFrame, { type: "ack" }>, "type" | "ref">;
 

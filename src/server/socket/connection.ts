@@ -20,6 +20,7 @@ import {
   accessOf,
   asksAgent,
   countsAsRequest,
+  writtenId,
 } from "./commands.ts";
 import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
 import { createSubscriptions, hasSameView, joinInbox, type JoinedInbox } from "./subscriptions.ts";
@@ -127,7 +128,7 @@ export function createSocketConnection(
     const admit = (): Promise<void> | undefined => {
       const begins = asksAgent(frame);
       if (begins === undefined) return undefined;
-      const admitted = parts.quotas?.write(sender, session, { begins });
+      const admitted = parts.quotas?.write(sender, session, { begins, id: writtenId(frame) });
       if (admitted instanceof Promise) return admitted.then(onAdmitted);
       onAdmitted(admitted);
       return undefined;
