@@ -7,6 +7,7 @@ import { type Logger, silentLogger } from "../../src/base/log.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { startHeartbeat } from "../../src/pods/heartbeat.ts";
 import { assemblePod, gapOf, type Pod } from "../../src/runtime/pod.ts";
+import type { ServerConfig } from "../../src/runtime/server-config.ts";
 import { resolveConfig } from "../../src/runtime/config.ts";
 import type { Usable } from "../../src/runtime/handlers.ts";
 import type { AheadLimits } from "../../src/tasks/claim/claim-ahead.ts";
@@ -51,6 +52,7 @@ export type SimPodOptions = {
     heartbeatMs: number;
     deadAfterMs: number;
     sessions?: { logs: number };
+    server?: Pick<ServerConfig, "quotas">;
   };
   handlersFor: (pod: SimPod) => readonly Usable[];
   /** Those that it brings. Default: those of tasks. */

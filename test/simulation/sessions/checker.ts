@@ -1,4 +1,5 @@
 /** What must be true in the end, of all that clients were told and all that is stored. */
+import { readDrift } from "../../../src/quotas/sql.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import type { Entry } from "../../../src/protocol/message.ts";
 import type { World } from "../world.ts";
@@ -16,6 +17,16 @@ export async function judgeEnd(world: World, witness: Witness, history: History)
   await judgeStore(world, witness);
   await judgeTurns(world, witness);
   await judgeReads(world, witness, history);
+  await judgeCounts(world);
+}
+
+/** What quotas are held to is what is stored, in seeds whose pods count. */
+async function judgeCounts({ store, violate, count }: World): Promise<void> {
+  const counted = await store.database.read(sql`select tenant from ${table("tenant_count")}`);
+  if (counted.length === 0) return;
+  count("seed: counts of tenants");
+  for (const drift of await store.database.read(readDrift(10)))
+    violate("Q1", `counts differ from what is stored: ${JSON.stringify(drift)}`);
 }
 
 /** Acknowledged once, at one place, in the order in which it was acknowledged. */

@@ -6,6 +6,7 @@ import { type Mutation, of } from "../mutation.ts";
 
 const heads = of("sessions/log/sql");
 const journal = of("sessions/log/sql", "sessions/log/sql-journal");
+const counts = of("quotas/sql");
 const owner = of("sessions/log/owner", "sessions/log/record");
 const owners = of("sessions/log/ownership");
 const monitor = of("sessions/log/turn-monitor");
@@ -55,6 +56,11 @@ const list: readonly Mutation[] = [
         "sql``}\n    from ${fresh} fresh where true",
       ),
     ],
+  },
+  {
+    name: "record: counts of tenants, whether it is stored or not",
+    edits: [counts("from ${fresh} fresh where ${when(sql`fresh.log_id`)}", "from ${fresh} fresh")],
+    by: "Q1",
   },
   {
     name: "record: stored again by its resend",

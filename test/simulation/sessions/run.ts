@@ -169,7 +169,15 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
       {
         podId,
         names: [],
-        settings: { slots: 1, pollMs: 10_000, heartbeatMs, deadAfterMs, sessions: { logs } },
+        settings: {
+          slots: 1,
+          pollMs: 10_000,
+          heartbeatMs,
+          deadAfterMs,
+          sessions: { logs },
+          // Not by chance, which would make another story of every seed.
+          ...(seed % 2 === 0 && { server: { quotas: { perTenant: { storedBytes: 1e12 } } } }),
+        },
         disk,
         schedules: [],
         through: envelopes.through,
