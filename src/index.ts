@@ -40,13 +40,12 @@ export type { RunError } from "./flows/decide/run.ts";
 export type {
   HistoryOptions,
   OpenSignal,
-  RunListOptions,
-  RunPage,
   Runs,
   SignalSendOptions,
   StartedRun,
   StartOptions,
 } from "./flows/runs.ts";
+export type { RunFilter, RunListOptions, RunPage } from "./flows/list.ts";
 export type { FlowCount } from "./flows/counts.ts";
 export type { Doing, HistoryEntry, RunView } from "./flows/rows.ts";
 export type { StuckOptions, StuckRuns } from "./flows/stuck.ts";
@@ -74,6 +73,7 @@ export type { Retried, TaskRetryOptions, TaskSignalOptions } from "./tasks/acts.
 export type {
   ListOptions,
   Stats,
+  StatsOptions,
   TaskEvent,
   StepEntry,
   TaskEventsOptions,
@@ -81,6 +81,13 @@ export type {
   Tasks,
   TaskShortcuts,
 } from "./tasks/tasks.ts";
+export type {
+  ListPageOptions,
+  ListProgress,
+  ListSpan,
+  PayloadValue,
+  TaskFilter,
+} from "./tasks/inspect/list.ts";
 export type { Concurrency, Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
 export type { SessionCounts } from "./sessions/list.ts";
 export type { Depth, DepthState, NameDepth } from "./tasks/inspect/depth.ts";

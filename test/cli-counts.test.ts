@@ -32,6 +32,7 @@ describe("the command line", () => {
     expect(stdout).toMatch(/^mail +0 +0 +2 +1 +0$/m);
     expect(stdout).toMatch(/^post +1 +0 +0 +0 +0 .*no worker$/m);
     expect(stdout).toMatch(/^post has been paused for \d+s: holidays$/m);
+    expect((await run(["stats", "--exact"])).stdout).toMatch(/^mail +0 +0 +2 +1 +0$/m);
   });
 
   test("deletes old tasks once it is sure, of one outcome or of all", async () => {

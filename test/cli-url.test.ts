@@ -186,6 +186,37 @@ describe("tasks through a server", () => {
     expect((await enqueue("mail", `{"to":"eve"}`, "--key", "k")).taskId).toBe(done.taskId);
     expect((await both("tasks", "list", "--name", "mail")).stdout).toContain(done.taskId);
     await both("tasks", "--json", "--status", "completed", "--limit", "1");
+    const since = ["--since", "2020-01-01"];
+    for (const filter of [
+      ["--name", "mail", "--key", "k"],
+      ["--name", "mail", ...since, "--payload", "to=ada"],
+      [...since, "--until", "2120-01-01"],
+    ]) {
+      expect((await both("tasks", "list", ...filter)).stdout).toContain(done.taskId);
+    }
+    for (const filter of [
+      ["--until", "2020-01-01"],
+      ["--pod", "none"],
+      ["--session", "none"],
+      ["--run", "none"],
+      ["--scope", "key/mail/none"],
+      ["--group", "g2-0000000000000000"],
+      ["--name", "mail", ...since, "--payload", "to=eve"],
+    ]) {
+      expect(await both("tasks", "list", ...filter)).toMatchObject({
+        code: 0,
+        stdout: "no tasks\n",
+      });
+    }
+    for (const filter of [
+      ["--payload", "to"],
+      ["--payload", "to=ada"],
+      ["--since", "yesterday"],
+      ["--cursor", "made-up"],
+    ]) {
+      expect(await both("tasks", "list", ...filter)).toMatchObject({ code: 2 });
+    }
+    expect((await both("runs", "list", "--key", "none", ...since)).stdout).toBe("no runs\n");
     await both("tasks", "show", done.taskId);
     await both("tasks", "show", done.taskId, "--json");
     expect(await both("tasks", "show", "none")).toMatchObject({ code: 4 });
@@ -222,6 +253,7 @@ describe("tasks through a server", () => {
     const held = await enqueue("mail", `{"to":"ada"}`);
     expect((await both("tasks", "show", held.taskId)).stdout).toContain("mail is paused: why");
     await both("stats");
+    await both("stats", "--exact");
     await both("resume", "nothing", "--json");
     expect((await onServer("resume", "mail")).stdout).toBe("nothing is paused\n");
     expect((await onServer("limits", "set", "tenant/acme", "5")).stdout).toContain("5 of tenant");

@@ -113,7 +113,10 @@ function retiredIn({ path, text }: Source): string[] {
     const words = wordsOf(name);
     const found = words.filter(
       (word, at) =>
-        Object.hasOwn(retired, word) && !(word.startsWith("letter") && words[at - 1] === "dead"),
+        Object.hasOwn(retired, word) &&
+        !(word.startsWith("letter") && words[at - 1] === "dead") &&
+        // How far a list was searched, which isn't what it has read.
+        !(word === "looked" && words[at + 1] === "back"),
     );
     return found.map((word) => `${path}: ${name} (${word}: say ${retired[word]})`);
   });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { uuidv7 } from "./ids.ts";
+import { idBoundAt, idTime, uuidv7 } from "./ids.ts";
 import { seededRandom } from "./random.ts";
 
 const timeOf = (id: string) => Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16);
@@ -45,5 +45,24 @@ describe("task ids", () => {
       for (let count = 0; count < 200; count++) made.add(ids.next());
     }
     expect(made.size).toBe(10_000);
+  });
+});
+
+describe("the time of an id", () => {
+  const ids = (ms: number) => uuidv7({ now: () => ms }, seededRandom(1));
+
+  test("is in it, and a bound for that time has all ids of it on one side", () => {
+    for (const ms of [1, 1_800_000_000_000, 1_800_000_000_001, 2 ** 47]) {
+      const id = ids(ms).next();
+      expect(idTime(id)).toBe(ms);
+      expect(idBoundAt(ms) <= id).toBe(true);
+      expect(id < idBoundAt(ms + 1)).toBe(true);
+    }
+  });
+
+  test("isn't known of ids that are not ours", () => {
+    for (const id of ["", "t1", "01980f6a-3c1e-4a51-8d0c-6d1f1d9a2b7e"]) {
+      expect(idTime(id)).toBeUndefined();
+    }
   });
 });

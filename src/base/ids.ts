@@ -40,3 +40,15 @@ export function uuidv7(clock: Pick<Clock, "now">, random: Random): Ids {
     },
   };
 }
+
+/** No id of ours that was made at this time or later sorts before it, and none that is earlier after it. */
+export function idBoundAt(ms: number): string {
+  const text = ms.toString(16).padStart(12, "0");
+  return `${text.slice(0, 8)}-${text.slice(8)}`;
+}
+
+/** When an id of ours was made; undefined for other ids. */
+export function idTime(id: string): number | undefined {
+  const [, high, low] = /^([0-9a-f]{8})-([0-9a-f]{4})-7/.exec(id) ?? [];
+  return high === undefined ? undefined : Number.parseInt(`${high}${low}`, 16);
+}

@@ -46,6 +46,18 @@ export const defaultMaxDepth = 64;
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
 
 /** True for what JSON writes in braces: neither null nor an array. */
+/** A value as users type it: text that is a number, true, false, null or a quoted text, or text as it is. */
+export function scalarOf(text: string): string | number | boolean | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (value === null || typeof value !== "object")
+      return value as string | number | boolean | null;
+  } catch {
+    // It is no JSON.
+  }
+  return text;
+}
+
 export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

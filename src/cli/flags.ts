@@ -3,6 +3,7 @@ import { FlotillaError, messageOf } from "../base/errors.ts";
 import { checkNumber, nearest, type NumberRange } from "../base/options.ts";
 import { groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Selection } from "../dead-letters/redrive.ts";
+import { oneLine } from "./output.ts";
 
 /** Flags that several commands share, each with an environment variable. */
 export type StoreFlags = { config?: string; store?: string };
@@ -143,6 +144,55 @@ export function withPage(command: Command, defaultLimit: number): Command {
         .default(defaultLimit)
         .argParser(number("--limit", { min: 1, max: 1_000 })),
     );
+}
+
+/** Parses a flag's time. */
+export function timeOf(text: string): number {
+  const atMs = Date.parse(text);
+  if (!Number.isNaN(atMs)) return Math.max(0, atMs);
+  throw new FlotillaError(
+    "invalid_option",
+    `${JSON.stringify(text.slice(0, 40))} is no time: give one such as 2026-11-17 or 2026-11-17T09:30Z`,
+  );
+}
+
+/** Flags of commands that list tasks or runs. */
+export type ListingFlags = {
+  key?: string;
+  pod?: string;
+  session?: string;
+  run?: string;
+  since?: number;
+  until?: number;
+};
+
+export function withListing(command: Command, what: "tasks" | "runs"): Command {
+  return command
+    .option("--key <key>", `only ${what} with this unique key; found at once with a name`)
+    .option("--pod <id>", `only ${what} that run on this pod`)
+    .option("--session <id>", `only ${what} that this session has started`)
+    .option("--run <id>", `only ${what} that this run or task has started`)
+    .option(
+      "--since <time>",
+      `only ${what} created from this time on, such as 2026-11-17T09:30Z`,
+      timeOf,
+    )
+    .option("--until <time>", `only ${what} created up to this time`, timeOf);
+}
+
+/** The span of a listing, by the names of its filter. */
+export function spanIn({ since, until }: ListingFlags): { sinceMs?: number; untilMs?: number } {
+  return {
+    ...(since !== undefined && { sinceMs: since }),
+    ...(until !== undefined && { untilMs: until }),
+  };
+}
+
+/** The line after a page that isn't the last. A server of an earlier release doesn't say how far it got. */
+export function moreText(next: string, lookedBackTo: number | null | undefined): string {
+  const isTime = typeof lookedBackTo === "number" && Math.abs(lookedBackTo) <= 8.64e15;
+  const looked = isTime ? `looked back to ${new Date(lookedBackTo).toISOString()}; ` : "";
+  return oneLine(`${looked}more: --cursor ${next}`, 700);
 }
 
 /** Parses a flag's number, or throws with the range it must be in. */

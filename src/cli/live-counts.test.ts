@@ -8,6 +8,7 @@ const none = { pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 };
 const stats: Stats = {
   byStatus: { ...none, pending: 2, completed: 40 },
   noWorker: [],
+  atLeast: [],
   byName: { mail: { ...none, pending: 2 }, page: { ...none, completed: 40 } },
 };
 
@@ -54,6 +55,23 @@ describe("live counts", () => {
     expect(countsLine({ ...counts, heldBack })).toContain("completed/s  full: 1 of 1  memory 92 %");
     const fuller = countsTable({ ...counts, heldBack }, "").map((line) => plain(line));
     expect(fuller.at(-2)).toBe("full: 1 of 1 · memory 92 %: at most 1 for now");
+  });
+
+  test("say where there are more than were counted", () => {
+    const many = { ...none, pending: 10_000, completed: 9_500 };
+    const bounded: Stats = {
+      ...stats,
+      byStatus: many,
+      byName: { mail: many },
+      atLeast: ["completed", "cancelled"],
+    };
+    expect(countsLine({ stats: bounded, running: 0, perSecond: 0 })).toContain(
+      "pending 10,000  claimed 0  completed 9,500+  failed 0  cancelled 0",
+    );
+    const table = countsTable({ stats: bounded, running: 0, perSecond: 0 }, "").map((line) =>
+      plain(line),
+    );
+    expect(table[2]).toMatch(/^mail +10,000 +0 +9,500\+ +0 +0$/);
   });
 
   test("show so many names and no more", () => {

@@ -39,7 +39,7 @@ export type Screen = {
   show(lines: readonly string[]): void;
 };
 
-// Counting scans the table, so a slow count is repeated less often.
+// A slow count is repeated less often.
 const restFactor = 10;
 const maxNamesShown = 15;
 
@@ -86,12 +86,12 @@ export function countsTable(
   const names = Object.entries(stats.byName);
   const rows = names
     .slice(0, maxNamesShown)
-    .map(([name, counts]) => toRow(oneLine(name, 30), counts));
+    .map(([name, counts]) => toRow(oneLine(name, 30), counts, stats));
   const heading = ["", ...taskStatuses.map((status) => paintStatus(status, status.padStart(9)))];
   const more = names.length - rows.length;
   return [
     "",
-    ...columns([heading, ...rows, toRow("all", stats.byStatus)]).split("\n"),
+    ...columns([heading, ...rows, toRow("all", stats.byStatus, stats)]).split("\n"),
     ...(more > 0 ? [`and ${more} more names`] : []),
     ...(heldBack.length > 0 ? [paint("yellow", heldBack.join(" · "))] : []),
     paint("dim", `${running} running · ${perSecond.toFixed(1)} completed/s · ${url}`),
@@ -100,7 +100,9 @@ export function countsTable(
 
 /** The counts on one line, for logs and pipes. */
 export function countsLine({ stats, running, heldBack = [], perSecond }: LiveCounts): string {
-  const counts = taskStatuses.map((status) => `${status} ${stats.byStatus[status]}`);
+  const counts = taskStatuses.map(
+    (status) => `${status} ${boundedCount(stats, status, stats.byStatus[status])}`,
+  );
   return [...counts, `running ${running}`, `${perSecond.toFixed(1)} completed/s`, ...heldBack].join(
     "  ",
   );
@@ -127,8 +129,22 @@ export function createScreen(terminal: Terminal): Screen {
   };
 }
 
-function toRow(name: string, counts: Readonly<Record<TaskStatus, number>>): string[] {
-  return [name, ...taskStatuses.map((status) => String(counts[status]).padStart(9))];
+/** A number of tasks, with a `+` where there are more of this status than were counted. */
+export function boundedCount(
+  { atLeast }: Pick<Stats, "atLeast">,
+  status: TaskStatus,
+  tasks: number,
+): string {
+  return `${tasks.toLocaleString("en-US")}${tasks > 0 && atLeast.includes(status) ? "+" : ""}`;
+}
+
+function toRow(
+  name: string,
+  counts: Readonly<Record<TaskStatus, number>>,
+  stats: Pick<Stats, "atLeast">,
+): string[] {
+  const numbers = taskStatuses.map((status) => boundedCount(stats, status, counts[status]));
+  return [name, ...numbers.map((each) => each.padStart(9))];
 }
 
 function fit(line: string, width: number): string {

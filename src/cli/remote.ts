@@ -1,6 +1,6 @@
 import process from "node:process";
 import { sleep, systemClock } from "../base/clock.ts";
-import { FlotillaError, hasCode } from "../base/errors.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
@@ -31,9 +31,23 @@ import { whyOpen } from "../tasks/inspect/blocked-by.ts";
 import { resultOf, timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { TaskContract } from "../tasks/model.ts";
-import type { StepEntry, TaskEvent, TaskEventsOptions, TaskPage, Tasks } from "../tasks/tasks.ts";
+import type {
+  Stats,
+  StepEntry,
+  TaskEvent,
+  TaskEventsOptions,
+  TaskPage,
+  Tasks,
+} from "../tasks/tasks.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 import { checkedFetch } from "./checked-fetch.ts";
+import {
+  allPages,
+  ifFound,
+  pagesOf,
+  type RequestQuery,
+  unlessFinished,
+} from "./remote-requests.ts";
 import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
 
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
@@ -90,7 +104,6 @@ export type Remote = { readonly client: Client; readonly http: Http };
 /** Whom a key acts for; a token determines its own user and tenant. */
 export type ActingFor = { user?: string | undefined; tenant?: string | undefined };
 
-type Query = Record<string, string | number | undefined>;
 type Shown<View> = View & { readonly noWorker: boolean };
 
 const noLinks: Links = { startedBy: null, started: [], hasMore: false };
@@ -174,7 +187,14 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
     tasks: {
       get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
-      list: async (filter = {}) => (await client.tasks.list(filter)) as unknown as TaskPage,
+      async list(options = {}) {
+        const { payload = {}, signal: _, ...filter } = options;
+        const values = Object.entries(payload).map(
+          ([path, value]) => [`payload.${path}`, JSON.stringify(value)] as const,
+        );
+        const query: RequestQuery = { ...filter, ...Object.fromEntries(values) };
+        return http<TaskPage>("GET", "/v1/tasks", { query });
+      },
       async events(taskId, query = {}) {
         const path = `/v1/tasks/${encodeURIComponent(taskId)}/events`;
         return (await ifFound(http<{ events: TaskEvent[] }>("GET", path, { query })))?.events ?? [];
@@ -200,7 +220,12 @@ export function remoteOperations({ client, http }: Remote): Operations {
         const body = { name, payload, ...options };
         await http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/signals`, { body });
       },
-      stats: () => http("GET", "/v1/stats"),
+      async stats({ exact = false } = {}) {
+        const query: RequestQuery = exact ? { exact: "true" } : {};
+        // A server of an earlier release counts all tasks, and doesn't say so.
+        const stats = await http<Partial<Stats>>("GET", "/v1/stats", { query });
+        return { atLeast: [], ...stats } as Stats;
+      },
       depth: async () =>
         new Map(Object.entries((await http<{ names: object }>("GET", "/v1/depth")).names)),
       noWorker: async (names) => names.filter((name) => withoutWorker.has(name)),
@@ -240,8 +265,11 @@ export function remoteOperations({ client, http }: Remote): Operations {
           await settled(typeof run === "string" ? run : run.runId, options),
         )) as Runs["wait"],
       get: async (runId) => (await ifFound(client.runs.get(runId))) as RunView | undefined,
-      list: async ({ setAside, ...filter } = {}) =>
-        http("GET", "/v1/runs", { query: { ...filter, ...(setAside && { setAside: "true" }) } }),
+      async list(options = {}) {
+        const { setAside, signal: _, ...filter } = options;
+        const query: RequestQuery = { ...filter, ...(setAside && { setAside: "true" }) };
+        return http("GET", "/v1/runs", { query });
+      },
       cancel: (runId) =>
         unlessFinished(
           http<{ status: "cancelled" | "cancelling" }>("POST", `${runAt(runId)}/cancel`).then(
@@ -266,7 +294,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
     schedules: {
       async list(query = {}) {
         type Page = { schedules: Shown<Schedule>[]; next: string | null };
-        const page = await http<Page>("GET", "/v1/schedules", { query: query as Query });
+        const page = await http<Page>("GET", "/v1/schedules", { query: query as RequestQuery });
         return { ...page, schedules: page.schedules.map(withoutNote) };
       },
       async get(scheduleId) {
@@ -311,7 +339,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
       discard: (body) => http("POST", "/v1/dlq/discard", { body }),
       redrive: (selection, options = {}) =>
         http("POST", "/v1/dlq/redrives", { body: { ...selection, ...options } }),
-      redrives: (query = {}) => http("GET", "/v1/dlq/redrives", { query: query as Query }),
+      redrives: (query = {}) => http("GET", "/v1/dlq/redrives", { query: query as RequestQuery }),
       async followRedrive(redriveId, { signal, onProgress } = {}) {
         for (;;) {
           const redrive = await http<Redrive>("GET", redriveAt(redriveId));
@@ -324,7 +352,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
     },
 
     throttles: {
-      list: (query = {}) => http("GET", "/v1/throttles", { query: query as Query }),
+      list: (query = {}) => http("GET", "/v1/throttles", { query: query as RequestQuery }),
       async get(name, query = {}) {
         type Found = { throttle: ThrottleView };
         return (await ifFound(http<Found>("GET", throttleAt(name), { query })))?.throttle;
@@ -340,9 +368,9 @@ export function remoteOperations({ client, http }: Remote): Operations {
       },
     },
 
-    audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as Query }) },
+    audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as RequestQuery }) },
 
-    quotas: { list: (query = {}) => http("GET", "/v1/quotas", { query: query as Query }) },
+    quotas: { list: (query = {}) => http("GET", "/v1/quotas", { query: query as RequestQuery }) },
 
     // The key or the token determines the tenant of agents and sessions.
     agents: {
@@ -415,55 +443,6 @@ const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 function withoutMaker(options: Grant): object {
   const { by: _, within: __, ...sent } = options;
   return sent;
-}
-
-async function ifFound<Found>(request: Promise<Found>): Promise<Found | undefined> {
-  try {
-    return await request;
-  } catch (error) {
-    if (hasCode(error, "not_found")) return undefined;
-    throw error;
-  }
-}
-
-async function unlessFinished<Status>(cancel: Promise<Status>): Promise<Status | "finished"> {
-  try {
-    return await cancel;
-  } catch (error) {
-    if (hasCode(error, "conflict")) return "finished";
-    throw error;
-  }
-}
-
-async function allPages<Item>(http: Http, path: string, field: string): Promise<Item[]> {
-  const all: Item[] = [];
-  for await (const page of pagesOf<Item>(http, path, field)) all.push(...page);
-  return all;
-}
-
-async function* pagesOf<Item>(
-  http: Http,
-  path: string,
-  field: string,
-  query: Query = {},
-): AsyncGenerator<readonly Item[]> {
-  const seen = new Set<unknown>();
-  for (let cursor: string | undefined; ;) {
-    const page = await http<Record<string, unknown>>("GET", path, { query: { ...query, cursor } });
-    const items = page[field];
-    if (!Array.isArray(items)) {
-      throw new FlotillaError("unavailable", `the server's answer to ${path} has no ${field}`);
-    }
-    yield items as Item[];
-    const { next } = page as { next?: string | null };
-    if (next === undefined || next === null) return;
-    if (seen.has(next)) {
-      const message = `the server repeats a page of ${path}, so there would be no end`;
-      throw new FlotillaError("unavailable", message);
-    }
-    seen.add(next);
-    cursor = next;
-  }
 }
 
 /** The task or run, once it has ended. */

@@ -57,6 +57,8 @@ export type PageOptions = {
 export type SessionPage = {
   readonly sessions: readonly SessionView[];
   readonly next: string | null;
+  /** Up to which time of their last activity sessions were searched so far; null if all were. */
+  readonly lookedBackTo: number | null;
 };
 
 export type MembersChange = {
@@ -129,13 +131,26 @@ export type Enqueued = {
   readonly noWorker?: boolean;
 };
 
+/** See docs/operations-reference.md. */
 export type ListTasksOptions = PageOptions & {
   name?: string;
   status?: TaskView["status"];
   tenant?: string;
+  key?: string;
+  scope?: string;
+  pod?: string;
+  group?: string;
+  session?: string;
+  run?: string;
+  sinceMs?: number;
+  untilMs?: number;
 };
 
-export type TaskPage = { readonly tasks: readonly TaskView[]; readonly next: string | null };
+export type TaskPage = {
+  readonly tasks: readonly TaskView[];
+  readonly next: string | null;
+  readonly lookedBackTo: number | null;
+};
 
 export function taskCalls(http: Http, watch: WatchFactory): TaskCalls {
   const pathOf = (taskId: string) => `/v1/tasks/${encodeURIComponent(taskId)}`;
@@ -190,9 +205,19 @@ export type ListRunsOptions = PageOptions & {
   tenant?: string;
   at?: string;
   parent?: string;
+  key?: string;
+  pod?: string;
+  session?: string;
+  run?: string;
+  sinceMs?: number;
+  untilMs?: number;
 };
 
-export type RunPage = { readonly runs: readonly RunView[]; readonly next: string | null };
+export type RunPage = {
+  readonly runs: readonly RunView[];
+  readonly next: string | null;
+  readonly lookedBackTo: number | null;
+};
 
 export function runCalls(http: Http, watch: WatchFactory): RunCalls {
   const pathOf = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;

@@ -9,6 +9,7 @@ import type { Random } from "../base/random.ts";
 import { untilKnown } from "../store/retry.ts";
 import { getTask } from "../tasks/sql/inspect.ts";
 import type { Database, Row } from "../store/database.ts";
+import type { WalkSpan } from "../store/walk.ts";
 import { type SyncedIndex, openSyncedIndex, readStep } from "./leader.ts";
 import {
   checkSelection,
@@ -115,8 +116,15 @@ const defaultMaxStep = 256;
 const tasksPerDiscard = 250;
 const followPollMs = 250;
 
+/** The operations with what lists of tasks and the process need. */
+export type LocalDeadLetters = DeadLetters & {
+  /** A piece of the ids of a group's tasks, in the order of ids, newest first. */
+  inGroup(group: string, span: WalkSpan): Promise<string[]>;
+  close(): void;
+};
+
 /** Creates the operations on failed tasks. */
-export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { close(): void } {
+export function createDeadLetters(parts: DeadLettersParts): LocalDeadLetters {
   const { database, clock } = parts;
   const { views: indexFiles = indexesInMemory } = parts;
   let own: SyncedIndex | undefined;
@@ -197,6 +205,8 @@ export function createDeadLetters(parts: DeadLettersParts): DeadLetters & { clos
       const next = page.hasMore && last ? `${last.failedAtMs}.${last.taskId}` : null;
       return { tasks: page.items, next };
     },
+
+    inGroup: async (group, span) => (await readIndex()).index.idsIn(group, span),
 
     async count(selection, { onProgress } = {}) {
       const checked = checkSelection(selection);

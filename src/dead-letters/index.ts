@@ -1,5 +1,6 @@
 import { DatabaseSync } from "../store/sqlite/driver.ts";
 import { makePrivate } from "../store/sqlite/private-file.ts";
+import type { WalkSpan } from "../store/walk.ts";
 import type { DeadLetter } from "./dead-letter.ts";
 import { fingerprintVersion } from "./fingerprint.ts";
 import type { Picking, Selection } from "./redrive.ts";
@@ -46,7 +47,7 @@ const maxSamples = 5;
 
 // Must grow when the table changes. It includes the fingerprint version, because groups of other
 // rules are useless too.
-const version = 1_000 + fingerprintVersion;
+const version = 2_000 + fingerprintVersion;
 
 const schema = `
   create table failed (
@@ -64,6 +65,7 @@ const schema = `
   ) without rowid;
   create index failed_at on failed (failed_at, task_id);
   create index failed_group on failed (group_id, failed_at, task_id);
+  create index failed_group_task on failed (group_id, task_id);
   create index failed_name on failed (name, failed_at, task_id);`;
 
 /** Opens an index: a new one in memory, or what an earlier process has left in a file. */
@@ -89,6 +91,11 @@ export function openIndex(path?: string) {
   const samples = db.prepare(
     `select task_id, message from failed where group_id = ? and (? is null or tenant = ?)
      order by failed_at desc, task_id desc limit ${maxSamples}`,
+  );
+
+  const idsOfGroup = db.prepare(
+    `select task_id from failed where group_id = ? and task_id < ? and task_id >= ?
+     order by task_id desc limit ?`,
   );
 
   const changed = <Result>(change: () => Result): Result => {
@@ -201,6 +208,11 @@ export function openIndex(path?: string) {
         )
         .all(...values, ...place, most)
         .map(toDeadLetter);
+    },
+
+    /** A piece of the ids of a group's tasks, in the order of ids, newest first. */
+    idsIn(group: string, { before, from, count }: WalkSpan): string[] {
+      return idsOfGroup.all(group, before, from, count).map((row) => row["task_id"] as string);
     },
 
     /** The tasks that failed first among those that may be picked. */

@@ -1,12 +1,15 @@
-import type { Database, Row } from "../store/database.ts";
+import { type Database, pageReads, type Row } from "../store/database.ts";
+import { maxDepthCount } from "../tasks/sql/inspect.ts";
 import { parked } from "../tasks/sql/task-state.ts";
 import type { FlowCounts, CursorCounts } from "./describe.ts";
 import type { Doing } from "./rows.ts";
-import { countOtherRuns, countReadyRuns } from "./sql.ts";
+import { countEndedRuns, countOpenRuns, countOtherRuns, countReadyRuns, flowNames } from "./sql.ts";
 
 /** The number of a flow's runs by cursor, and of its open runs by version. */
 export type FlowCount = FlowCounts & {
   readonly flow: string;
+  /** True if there may be more than were counted: the numbers are lower bounds. */
+  readonly atLeast: boolean;
   /** Open runs by the version that advanced them last; 0 before any has. */
   readonly openByVersion: Readonly<Record<number, number>>;
 };
@@ -20,33 +23,76 @@ type Counting = {
   completed: number;
   failed: number;
   cancelled: number;
+  /** How many of its newest runs were looked at. */
+  newest: number;
 };
 
-export function toFlowCounts(rows: readonly Row[]): FlowCount[] {
-  const flows = new Map<string, Counting>();
-  for (const row of rows) {
-    const name = row["name"] as string;
-    const flow = flows.get(name) ?? empty();
-    flows.set(name, flow);
-    const runs = Number(row["runs"]);
+/** How many flows are counted, and how many of the newest runs of all of them. */
+export const maxFlowsCounted = 100;
+const maxEndedCounted = maxDepthCount;
+
+/**
+ * Counts open runs by their indexes, up to 10,000 of each kind, and ended ones among the newest of their
+ * flow, so that the cost doesn't depend on the table's size.
+ */
+export async function readFlowCounts(database: Database): Promise<FlowCount[]> {
+  const pages = pageReads(database);
+  const names = await readFlowNames(pages);
+  if (names.length === 0) return [];
+  const ofEach = Math.floor(maxEndedCounted / names.length);
+  const [open, ended] = await Promise.all([
+    pages.read(countOpenRuns(names)),
+    pages.read(countEndedRuns(names, ofEach)),
+  ]);
+  return toFlowCounts(names, open, { ended, ofEach });
+}
+
+/** The names of flows that have runs. */
+export async function readFlowNames(database: Pick<Database, "read">): Promise<string[]> {
+  return (await database.read(flowNames(maxFlowsCounted))).map((row) => row["name"] as string);
+}
+
+function toFlowCounts(
+  names: readonly string[],
+  open: readonly Row[],
+  { ended, ofEach }: { ended: readonly Row[]; ofEach: number },
+): FlowCount[] {
+  const flows = new Map(names.map((name) => [name, empty()]));
+  const ofKind = new Map<number, number>();
+  for (const row of ended) {
+    const flow = flows.get(row["name"] as string);
+    if (!flow) continue;
     const status = row["status"] as string;
-    if (status === "completed" || status === "failed" || status === "cancelled") {
+    const runs = Number(row["runs"]);
+    flow.newest += runs;
+    if (status === "completed" || status === "failed" || status === "cancelled")
       flow[status] += runs;
-      continue;
-    }
+  }
+  for (const row of open) {
+    const runs = Number(row["runs"]);
+    const kind = Number(row["kind"]);
+    ofKind.set(kind, (ofKind.get(kind) ?? 0) + runs);
+    // Tasks have no version, and neither do flows that had no run a moment ago.
+    const flow = row["flow_version"] === null ? undefined : flows.get(row["name"] as string);
+    if (!flow) continue;
     const version = Number(row["flow_version"]);
     flow.openByVersion[version] = (flow.openByVersion[version] ?? 0) + runs;
     const counts = (flow.places[(row["cursor"] as string | null) ?? "start"] ??= {});
     const what = doing(row);
     counts[what] = (counts[what] ?? 0) + runs;
   }
-  return [...flows].map(([flow, counts]) => ({ flow, ...counts }));
+  const isFull = [...ofKind.values()].some((rows) => rows >= maxDepthCount);
+  return [...flows].map(([flow, { newest, ...counts }]) => ({
+    flow,
+    ...counts,
+    atLeast: isFull || newest >= ofEach,
+  }));
 }
 
 function empty(): Counting {
   // Without a prototype, because a cursor may have any name.
   const places = Object.create(null) as Counting["places"];
-  return { places, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
+  return { places, openByVersion: {}, completed: 0, failed: 0, cancelled: 0, newest: 0 };
 }
 
 function doing(row: Row): keyof CursorCounts {
@@ -65,8 +111,8 @@ function doing(row: Row): keyof CursorCounts {
 }
 
 /**
- * Reads bounded ranges of indexes, so that the cost doesn't depend on the table's size. (`counts` reads
- * all runs.) Indexes that aren't separated by name contain tasks too, which are read and left out.
+ * Reads bounded ranges of indexes, so that the cost doesn't depend on the table's size. Indexes that aren't
+ * separated by name contain tasks too, which are read and left out.
  */
 export async function readDoing(
   database: Database,

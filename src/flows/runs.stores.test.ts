@@ -11,6 +11,7 @@ import { finalizersTroubleContract } from "./contract/finalizers-failing.ts";
 import { finalizersContract } from "./contract/finalizers.ts";
 import { interferenceContract } from "./contract/interference.ts";
 import { renamedContract } from "./contract/renamed.ts";
+import { runListsContract } from "./contract/run-lists.ts";
 import { runStepsContract } from "./contract/run-steps.ts";
 import { signalsRacesContract } from "./contract/signals-races.ts";
 import { signalsContract } from "./contract/signals.ts";
@@ -32,5 +33,6 @@ for (const kind of usualKinds) {
   finalizersTroubleContract(kind);
   interferenceContract(kind);
   renamedContract(kind);
+  runListsContract(kind);
   runStepsContract(kind);
 }

@@ -4,8 +4,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { defaultMaxBytes, encodeJson, type Json } from "../base/json.ts";
 import type { Logger } from "../base/log.ts";
-import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
-import { fitPage } from "../base/page.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
 import { checkForget } from "../tasks/acts.ts";
 import {
@@ -16,20 +15,18 @@ import {
 } from "../tasks/tasks.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { untilKnown } from "../store/retry.ts";
-import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { getEvents, parked } from "../tasks/sql/task-state.ts";
 import type { InputOf, ResultOf } from "../tasks/task.ts";
 import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
-import { readDependencies } from "../tasks/dependencies.ts";
 import type { Database, Row } from "../store/database.ts";
-import { hasMore } from "../store/page.ts";
-import { type DoingCounts, type FlowCount, readDoing, toFlowCounts } from "./counts.ts";
+import { type DoingCounts, type FlowCount, readDoing, readFlowCounts } from "./counts.ts";
 import { namePattern } from "./declare.ts";
-import { type HistoryEntry, type RunView, toHistoryEntry, toRun } from "./rows.ts";
+import { listRuns, type RunListOptions, type RunPage, toRuns } from "./list.ts";
+import { type HistoryEntry, type RunView, toHistoryEntry } from "./rows.ts";
 import { readStuck, type StuckOptions, type StuckRuns } from "./stuck.ts";
 import { sendSignal } from "../tasks/sql/signals.ts";
 import { checkSignalId } from "../tasks/task.ts";
-import { countRuns, getRun, listRuns, openSignals, resumeSetAside } from "./sql.ts";
+import { getRun, openSignals, resumeSetAside } from "./sql.ts";
 import type { FlowContract, TaskContract } from "../tasks/model.ts";
 
 /** The options of a task, except that attempts belong to transitions, and a run can't replace another. */
@@ -44,25 +41,6 @@ export type StartedRun<F extends TaskContract = TaskContract> = {
   readonly created: boolean;
   readonly contract?: F;
 };
-
-export type RunListOptions = {
-  flow?: string;
-  /** `open`: pending or claimed. */
-  status?: "open" | "pending" | "claimed" | "completed" | "failed" | "cancelled";
-  tenant?: string;
-  /** Only runs at this transition or finalizer. */
-  at?: string;
-  /** Only children of this run. */
-  parent?: string;
-  /** Only runs that were set aside, because they can't be read. */
-  setAside?: boolean;
-  /** The `next` of the last page. */
-  cursor?: string;
-  /** 1 to 1,000. Default 50. */
-  limit?: number;
-};
-
-export type RunPage = { readonly runs: RunView[]; readonly next: string | null };
 
 export type OpenSignal = {
   /** Rises with every signal of a run. */
@@ -119,7 +97,10 @@ export type Runs = {
    * Resumes a run that was set aside, has failed or was cancelled, at the transition where it stopped.
    */
   resume(runId: string, options?: RunResumeOptions): Promise<void>;
-  /** Counts the runs of each flow by transition and by what they do. */
+  /**
+   * Counts the runs of each flow by transition and by what they do. Bounded: `atLeast` is true of a flow
+   * whose numbers are lower bounds.
+   */
   counts(): Promise<FlowCount[]>;
   /** Counts open runs of these flows by what they do. Bounded: numbers beyond 10,000 aren't exact. */
   doing(flows: readonly string[]): Promise<DoingCounts>;
@@ -142,18 +123,6 @@ export type RunsParts = {
 };
 
 type TasksUsed = Pick<Tasks, "cancel" | "enqueue" | "resumeTask" | "waitFor">;
-
-const listOptionNames = [
-  "flow",
-  "status",
-  "tenant",
-  "at",
-  "parent",
-  "setAside",
-  "cursor",
-  "limit",
-] as const;
-const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
 /** Creates the client for runs. Runs are stored as tasks, so it builds on the client for tasks. */
 export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
@@ -197,16 +166,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       const [row] = await database.read(getRun(runId));
       return row && (await toRuns(database, [row]))[0];
     },
-    async list(options = {}) {
-      checkOptions("list", options, listOptionNames);
-      const { cursor, limit = 50, ...filter } = options;
-      checkNumber("limit", limit, { min: 1, max: 1_000 });
-      if (filter.status !== undefined) checkChoice("status", filter.status, statuses);
-      const before = cursor !== undefined && { before: cursor };
-      const found = await database.read(listRuns({ ...filter, ...before, limit }));
-      const page = fitPage(await toRuns(database, found), hasMore(found));
-      return { runs: page.items, next: page.hasMore ? page.items.at(-1)!.runId : null };
-    },
+    list: async (options = {}) => listRuns(parts, options),
     async wait(run: StartedRun | string, options: WaitOptions = {}): Promise<any> {
       const runId = typeof run === "string" ? run : run.runId;
       if (typeof run === "string") await requireRun(runId);
@@ -285,20 +245,10 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
         `run ${runId} was changed meanwhile and is ${row["status"]}: it wasn't resumed`,
       );
     },
-    async counts() {
-      return toFlowCounts(await database.read(countRuns()));
-    },
+    counts: () => readFlowCounts(database),
     doing: (flows) => readDoing(database, flows),
     stuck: async (options) => readStuck(database, options),
   };
-}
-
-/** Runs for callers, with the dependencies of each. */
-async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
-  const waits = await readDependencies(database, rows);
-  const isWaiting = rows.some((row) => row["status"] === "pending");
-  const holds = isWaiting ? await readBlockers(database) : undefined;
-  return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));
 }
 
 function notFound(runId: string): FlotillaError {

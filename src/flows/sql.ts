@@ -1,10 +1,12 @@
 import { noEntry, type WriteEntry } from "../audit/act.ts";
-import { maxDepthCount, setAsideBefore, taskPage } from "../tasks/sql/inspect.ts";
+import { maxDepthCount, setAsideBefore } from "../tasks/sql/inspect.ts";
 import {
   isBlocked,
   isDelayed,
   isLimited,
   isLimitedAlone,
+  isReady,
+  isReadyAlone,
   isSetAside,
   nextSeq,
   ofTask,
@@ -16,7 +18,6 @@ import {
 } from "../tasks/sql/task-state.ts";
 import { forgetStepsByKey } from "../tasks/sql/steps.ts";
 import { maxOpenSignals } from "../tasks/sql/signals.ts";
-import { pageQuery } from "../store/page.ts";
 import {
   forUpdateOfTask,
   isAmong,
@@ -28,6 +29,7 @@ import {
   type Statement,
   table,
 } from "../store/sql.ts";
+import { afterAllIds, type WalkSpan } from "../store/walk.ts";
 import { childKeyPrefix } from "./decide/event.ts";
 
 const tasks = table("task");
@@ -101,45 +103,73 @@ export function resumeSetAside(resume: SetAsideResume, entry: WriteEntry = noEnt
   ];
 }
 
-export type RunFilter = {
-  readonly flow?: string;
+/** What runs are listed by, besides what tasks are. */
+export type RunConditions = {
   /** `open` is pending or claimed. */
-  readonly status?: string;
-  readonly tenant?: string;
+  readonly status?: string | undefined;
   /** The transition or finalizer that is next. */
-  readonly at?: string;
-  readonly parent?: string;
-  readonly setAside?: boolean;
-  readonly before?: string;
-  readonly limit: number;
+  readonly at?: string | undefined;
+  readonly parent?: string | undefined;
+  readonly setAside?: boolean | undefined;
 };
 
-/** A page of runs, newest first. */
-export function listRuns(filter: RunFilter): Statement {
-  const conditions = [
+/** The conditions on a row. */
+export function runConditions({ status, at, parent, setAside }: RunConditions): Statement[] {
+  return [
     sql`flow_version is not null`,
-    ...(filter.flow === undefined ? [] : [sql`name = ${filter.flow}`]),
-    ...(filter.status === undefined ? [] : [statusIs(filter.status)]),
-    ...(filter.setAside ? [isSetAside] : []),
-    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
-    ...(filter.at === undefined ? [] : [sql`cursor = ${filter.at}`]),
-    ...(filter.parent === undefined ? [] : [childOf(filter.parent)]),
-    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
+    ...(status === undefined ? [] : [statusIs(status)]),
+    ...(setAside ? [isSetAside] : []),
+    ...(at === undefined ? [] : [sql`cursor = ${at}`]),
+    ...(parent === undefined ? [] : [sql`parent_id = ${parent}`]),
   ];
-  const from = sql`from ${tasks} where ${join(conditions, " and ")}`;
-  const { begin, keys, found } = pageQuery({ ...taskPage, from, limit: filter.limit });
-  return sql`${begin}
-    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
+}
+
+/** The condition of the index that has the runs of a flow in the order of their ids. */
+export function isRunOf(flow: string): Statement {
+  return sql`flow_version is not null and name = ${flow}`;
+}
+
+/** The ids of runs that were set aside, up to `max`. */
+export function runsSetAside(flow: string | undefined, max: number): Statement {
+  const ofFlow = flow === undefined ? sql`` : sql`name = ${flow} and`;
+  return sql`select task_id from ${tasks} where ${ofFlow} ${isSetAside} order by name ${limit(max)}`;
+}
+
+/** The ids of what a run waits for or has waited for, its children among them, up to `max`. */
+export function dependenciesOfRun(runId: string, max: number): Statement {
+  return sql`
+    select dependency_id as task_id from ${dependencies} where dependent_id = ${runId}
+    order by dependent_id ${limit(max)}`;
+}
+
+/** The names of flows with runs, up to `max`, found by stepping along their index. */
+export function flowNames(max: number): Statement {
+  return sql`
+    with recursive step (name) as (
+      select (select min(name) from ${tasks} where flow_version is not null)
+      union all
+      select (select min(task.name) from ${tasks} task
+        where task.name > step.name and task.flow_version is not null)
+      from step where step.name is not null)
+    select name from step where name is not null ${limit(max)}`;
+}
+
+/** The next `count` runs of each of these flows below an id, newest first. */
+export function runsOfFlows(
+  flows: readonly string[],
+  { before, from, count }: WalkSpan,
+): Statement {
+  const each = flows.map(
+    (flow) => sql`select name, task_id from (
+      select name, task_id from ${tasks}
+      where ${isRunOf(flow)} and task_id < ${before} and task_id >= ${from}
+      order by task_id desc ${limit(count)}) of_flow`,
+  );
+  return join(each, " union all ");
 }
 
 function statusIs(status: string): Statement {
   return status === "open" ? sql`status in ('pending', 'claimed')` : sql`status = ${status}`;
-}
-
-/** Parents depend on their children, and dependencies are found by an index. */
-function childOf(parentId: string): Statement {
-  const dependencyIds = sql`select dependency_id from ${dependencies} where dependent_id = ${parentId}`;
-  return sql`parent_id = ${parentId} and ${isAmong(dependencyIds, sql`task_id`)}`;
 }
 
 export function getRun(runId: string): Statement {
@@ -157,13 +187,70 @@ export function openSignals(
     order by seq ${limit(max)}`;
 }
 
-/** Counts the runs of each flow by cursor and by what they do. */
-export function countRuns(): Statement {
+type OpenKind = { readonly which: Statement; readonly order: Statement };
+
+const byAge = sql`created_at, task_id`;
+const byPriority = sql`priority desc, ${byAge}`;
+
+/** Open runs that have an index of their own kind. Tasks are in it too, and are read with them. */
+const openKinds: readonly OpenKind[] = [
+  { which: sql`status = 'claimed'`, order: sql`claimed_by, claim_call` },
+  { which: isDelayed, order: sql`run_at` },
+  { which: waitsForTasks, order: sql`task_id` },
+  { which: isBlocked, order: sql`blocked_by, ${byPriority}` },
+  { which: isLimited, order: sql`name, tenant, ${byPriority}` },
+  { which: isLimitedAlone, order: sql`name, ${byAge}` },
+  { which: waitsForSignal, order: sql`name` },
+  { which: isSetAside, order: sql`name` },
+];
+
+/** Those that can be claimed, which are read for each flow. */
+const readyKinds: readonly OpenKind[] = [
+  { which: isReady, order: byPriority },
+  { which: isReadyAlone, order: byAge },
+];
+
+/**
+ * Open runs of flows, up to `maxDepthCount` of each kind, in the order of its index: a planner that
+ * expects most rows to be open would otherwise read the whole table. `kind` is a number for each.
+ */
+function openRuns(flows: readonly string[]): Statement {
+  const ofFlows = flows.flatMap((flow) =>
+    readyKinds.map(({ which, order }) => ({ which: sql`name = ${flow} and ${which}`, order })),
+  );
+  const kinds = [...openKinds, ...ofFlows].map(
+    ({ which, order }, kind) => sql`
+    select cast(${kind} as integer) as kind, open_kind.* from (
+      select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+        flow_version, case when waiting is null then 0 else 1 end as is_waiting
+      from ${tasks} where ${which} order by ${order} ${bounded}) open_kind`,
+  );
+  return join(kinds, " union all ");
+}
+
+/**
+ * Counts the open runs of flows by kind, cursor and what they do. Rows without a version are tasks, which
+ * count for the bound of their kind.
+ */
+export function countOpenRuns(flows: readonly string[]): Statement {
   return sql`
-    select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
-      case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
-    from ${tasks} where flow_version is not null
-    group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3`;
+    select kind, case when flow_version is null then '' else name end as name, status, cursor, parked,
+      case when retry_count > 0 then 1 else 0 end as retrying, is_waiting as waiting, flow_version,
+      count(*) as runs
+    from (${openRuns(flows)}) open group by 1, 2, 3, 4, 5, 6, 7, 8`;
+}
+
+/** Counts the ended runs of flows among the newest `count` of each. */
+export function countEndedRuns(flows: readonly string[], count: number): Statement {
+  const each = flows.map(
+    (flow) => sql`
+    select name, status, count(*) as runs from (
+      select name, status from ${tasks}
+      where ${isRunOf(flow)} and task_id < ${afterAllIds} and task_id >= ${""}
+      order by task_id desc ${limit(count)}) newest
+    group by name, status`,
+  );
+  return join(each, " union all ");
 }
 
 /**
@@ -171,13 +258,10 @@ export function countRuns(): Statement {
  * A run that fails again and again may be claimed for nearly all of its time, so those count while they
  * are claimed too. A sleep and a delayed start end at a known time, and don't count as waiting.
  */
-export function countStuck({
-  failures,
-  waitingMs,
-}: {
-  readonly failures: number;
-  readonly waitingMs: number;
-}): Statement {
+export function countStuck(
+  flows: readonly string[],
+  { failures, waitingMs }: { readonly failures: number; readonly waitingMs: number },
+): Statement {
   const storedAt = sql`coalesce(advanced_at, created_at)`;
   // `run_at` is a time to come for runs that wait until they are due; for all others, when they began to wait.
   const since = sql`case when parked <> ${parkedAs.untilDue} and run_at > ${storedAt} then run_at else ${storedAt} end`;
@@ -187,7 +271,7 @@ export function countStuck({
       case when parked = ${parkedAs.setAside} then 'set_aside' when retry_count >= ${failures} then 'retrying'
         when ${waits} then 'waiting' else '' end as why,
       count(*) as runs, min(task_id) as oldest, min(${since}) as since_at
-    from ${tasks} where flow_version is not null
+    from (${openRuns(flows)}) open where flow_version is not null
       and (status = 'pending' or (status = 'claimed' and retry_count >= ${failures}))
     group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4`;
 }

@@ -1,7 +1,8 @@
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
-import type { Database, Row } from "../store/database.ts";
+import { type Database, pageReads, type Row } from "../store/database.ts";
+import { readFlowNames } from "./counts.ts";
 import { countStuck } from "./sql.ts";
 
 export type StuckOptions = {
@@ -30,7 +31,7 @@ export type StuckRuns = {
   readonly sinceMs: number;
 };
 
-/** Reads all open runs, so it is for operators, and not to be polled. */
+/** Reads open runs by their indexes, up to 10,000 of each kind. */
 export async function readStuck(
   database: Database,
   options: StuckOptions = {},
@@ -39,9 +40,11 @@ export async function readStuck(
   const { failures = 5, waitingMs = dayMs } = options;
   checkNumber("failures", failures, { min: 1, max: 1_000_000 });
   checkNumber("waitingMs", waitingMs, { min: 1, max: yearMs });
+  const pages = pageReads(database);
+  const flows = await readFlowNames(pages);
   const [rows, holds] = await Promise.all([
-    database.read(countStuck({ failures, waitingMs })),
-    readBlockers(database),
+    pages.read(countStuck(flows, { failures, waitingMs })),
+    readBlockers(pages),
   ]);
   const found = new Map<string, StuckRuns>();
   for (const row of rows) {

@@ -1,5 +1,6 @@
 import type { Database, Row } from "../store/database.ts";
-import { type LinkKind, type LinkSource, readLinks } from "./sql.ts";
+import type { WalkSpan } from "../store/walk.ts";
+import { linkedTasks, type LinkKind, type LinkSource, readLinks } from "./sql.ts";
 
 /** What started a task: a turn of a session, a run, a task, a task's failure, or a schedule. */
 export type StartedBy = {
@@ -47,6 +48,24 @@ export async function linksOf(
     started: started.slice(0, maxStarted).map(toStarted),
     hasMore: started.length > maxStarted,
   };
+}
+
+/** The ids of linked tasks, newest first: all that were looked at, and those that the source has started. */
+export type LinkedIds = { readonly walked: readonly string[]; readonly ids: readonly string[] };
+
+/** Reads a piece of what a session, or a run or task, has started. */
+export async function linkedIds(
+  database: Pick<Database, "read">,
+  fromId: string,
+  source: "session" | "task",
+  span: WalkSpan,
+): Promise<LinkedIds> {
+  const found = await database.read(linkedTasks(fromId, span));
+  // Something of another kind may have the same id.
+  const isOfSource = ({ what }: Row) =>
+    source === "session" ? what === "session" : what !== "session" && what !== "schedule";
+  const idOf = (row: Row) => row["to_id"] as string;
+  return { walked: found.map(idOf), ids: found.filter(isOfSource).map(idOf) };
 }
 
 function toStartedBy(row: Row): StartedBy {

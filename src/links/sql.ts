@@ -1,4 +1,5 @@
 import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
+import type { WalkSpan } from "../store/walk.ts";
 
 const links = table("link");
 const tasks = table("task");
@@ -41,6 +42,14 @@ export function deleteLinksTo(gone: Statement): Statement {
 /** Deletes the links from sessions that are deleted, of which nothing else is kept either. */
 export function deleteLinksFromSessions(deleted: Statement): Statement {
   return sql`delete from ${links} where ${isAmong(deleted, sql`from_id`)} and what = 'session'`;
+}
+
+/** The next tasks that something has started below an id, newest first. */
+export function linkedTasks(fromId: string, { before, from, count }: WalkSpan): Statement {
+  return sql`
+    select to_id, what from ${links}
+    where from_id = ${fromId} and to_id < ${before} and to_id >= ${from}
+    order by to_id desc ${limit(count)}`;
 }
 
 /** Ids of sessions and of schedules are the callers' own, and may equal each other. */

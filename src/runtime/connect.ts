@@ -158,6 +158,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       await (await opening?.catch(() => undefined))?.close();
     },
     ...(options.onEvent && { report: withoutThrowing(options.onEvent) }),
+    ...(options.codec && { encodesContent: true }),
   };
   const parts = {
     database,
@@ -173,11 +174,15 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     log
       ? log.warn({ name }, noWorkerWarning(name))
       : process.emitWarning(noWorkerWarning(name), "FlotillaWarning");
-  const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker });
-  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
+  const {
+    close: closeDeadLetters,
+    inGroup,
+    ...deadLetters
+  } = createDeadLetters({
     ...parts,
     views: deadLetterViews(options, database),
   });
+  const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker, inGroup });
   const credentials = createCredentials({ ...parts, log });
   // Created on the first call about a session, because it starts polling.
   let localSessions: LocalSessions | undefined;

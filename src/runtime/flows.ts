@@ -22,7 +22,14 @@ export type FlowWorkers = {
   readonly lastHeartbeatMs: number;
 };
 
-const noRuns = { places: {}, openByVersion: {}, completed: 0, failed: 0, cancelled: 0 };
+const noRuns = {
+  places: {},
+  openByVersion: {},
+  completed: 0,
+  failed: 0,
+  cancelled: 0,
+  atLeast: false,
+};
 
 export function machinesOf(use: readonly Usable[]): Machine[] {
   return use.filter(isFlow) as readonly unknown[] as Machine[];

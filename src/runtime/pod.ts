@@ -96,6 +96,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     maxPayloadBytes: settings.maxPayloadBytes,
     onEnqueued: wakeWorker,
     claimWithin: (names) => worker?.claimWithin(names),
+    inGroup: (group, span) => inGroup(group, span),
   });
   const lead = createLeader({
     onFreed: wakeWorker,
@@ -132,7 +133,11 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const countsTenants = needsCounts(settings.server?.quotas);
   const tenantLeader = countsTenants ? createTenantLeader(parts) : undefined;
   const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
-  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters({
+  const {
+    close: closeDeadLetters,
+    inGroup,
+    ...deadLetters
+  } = createDeadLetters({
     ...parts,
     leaderIndex: () => deadLetterLeader.kept,
   });

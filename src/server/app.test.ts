@@ -63,7 +63,11 @@ describe("tasks over HTTP", () => {
       tasks: [expected],
       next: null,
     });
-    expect((await get("/v1/tasks?tenant=other")).body).toEqual({ tasks: [], next: null });
+    expect((await get("/v1/tasks?tenant=other")).body).toEqual({
+      tasks: [],
+      next: null,
+      lookedBackTo: null,
+    });
   });
 
   test("pages follow one another by the cursor", async () => {

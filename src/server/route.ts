@@ -78,7 +78,9 @@ export function route<S extends RouteSpec>(
         const caller = callerOf(c);
         const request = {
           params: checkedParams(spec, c.req.param()),
-          query: query && validate("the query", query, checkedQuery(c.req.query()), "query"),
+          query:
+            query &&
+            validate("the query", query, gathered(query, checkedQuery(c.req.query())), "query"),
           body:
             body && (async () => validate("the body", body, await readBody(c, maxBytes), "body")),
           caller,
@@ -155,6 +157,25 @@ function checkedQuery(query: Record<string, string>): Record<string, string> {
   if (!bad) return query;
   const name = bad[0].slice(0, 80);
   throw new FlotillaError("invalid_option", `${name} must be text that databases can store`);
+}
+
+const payloadPrefix = "payload.";
+
+/** Parameters `payload.<path>` as one, for a route that takes it: pairs of paths and values, as JSON. */
+function gathered(schema: z.ZodObject, query: Record<string, string>): Record<string, string> {
+  if (!("payload" in schema.shape)) return query;
+  if (Object.hasOwn(query, "payload")) {
+    throw new FlotillaError(
+      "invalid_option",
+      "payload needs a path: write payload.<path>=<value>, such as payload.order.id=7",
+    );
+  }
+  const all = Object.entries(query);
+  const ofPayload = all.filter(([name]) => name.startsWith(payloadPrefix));
+  if (ofPayload.length === 0) return query;
+  const pairs = ofPayload.map(([name, text]) => [name.slice(payloadPrefix.length), text]);
+  const others = all.filter(([name]) => !name.startsWith(payloadPrefix));
+  return Object.fromEntries([...others, ["payload", JSON.stringify(pairs)]]);
 }
 
 /** The content type of the body, without parameters. */

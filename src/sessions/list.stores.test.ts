@@ -151,6 +151,28 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect(await of({ user: "nobody" })).toEqual([]);
   });
 
+  test("a list says up to which activity it was searched, and goes on only with a cursor of its own", async () => {
+    const tenant = "searched";
+    for (let at = 0; at < 4; at++)
+      await put({ sessionId: `p-${at}`, tenant, users: ["ada"], activeAtMs: 1_000 * at });
+    const first = await listSessions(database, tenant, { user: "ada", limit: 1 });
+    expect(first).toMatchObject({ sessions: [{ sessionId: "p-3" }], lookedBackTo: 3_000 });
+    const cursor = first.next!;
+    expect(await listSessions(database, tenant, { user: "ada", cursor })).toMatchObject({
+      sessions: [{ sessionId: "p-2" }, { sessionId: "p-1" }, { sessionId: "p-0" }],
+      next: null,
+      lookedBackTo: null,
+    });
+    for (const other of [{}, { user: "bob" }, { user: "ada", state: "idle" }] as const) {
+      await expect(listSessions(database, tenant, { ...other, cursor })).rejects.toMatchObject({
+        code: "invalid_option",
+        message: expect.stringContaining("cursor must be the `next` of an earlier page"),
+      });
+    }
+    const theirs = listSessions(database, "another", { user: "ada", cursor });
+    await expect(theirs).rejects.toMatchObject({ code: "invalid_option" });
+  });
+
   test.each<[string, object]>([
     ["a limit of none", { limit: 0 }],
     ["a state that there isn't", { state: "asleep" }],

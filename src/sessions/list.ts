@@ -5,6 +5,7 @@ import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
 import { parseStored } from "../store/codec/codec.ts";
 import type { Database, Row } from "../store/database.ts";
+import { cursorsOf } from "../store/walk.ts";
 import { type Header, sessionStateOf } from "./conversation/header.ts";
 import type { Journal } from "./log/journal.ts";
 import {
@@ -63,7 +64,9 @@ export async function listSessions(
   options: ListSessionsAmong = {},
 ): Promise<SessionPage> {
   const { cursor, limit = 50, ...filter } = checkedList(options);
-  if (filter.only?.length === 0) return { sessions: [], next: null };
+  if (filter.only?.length === 0) return { sessions: [], next: null, lookedBackTo: null };
+  const { only: _, ...named } = filter;
+  const cursors = cursorsOf("sessions", { ...named, tenant });
   const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
   const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
   // One more than requested, to see whether there is another page.
@@ -72,7 +75,7 @@ export async function listSessions(
   const found = new Map<string, SessionCursor>();
   let bytes = 0;
   let isFull = false;
-  let before = cursor === undefined ? firstCursor : decodeCursor(cursor);
+  let before = cursor === undefined ? firstCursor : placeOf(cursors.decode(cursor));
   let hasMore = true;
   for (let windows = 0; hasMore && !isFull && windows < maxWindows; windows++) {
     const window = await database.read(below(tenant, filter, { before, count }));
@@ -96,8 +99,14 @@ export async function listSessions(
   );
   const page = fitPage(views, isFull);
   const last = page.items.length < views.length ? page.items.at(-1)!.sessionId : ids.at(-1)!;
-  if (page.hasMore) return { sessions: page.items, next: encodeCursor(found.get(last)!) };
-  return { sessions: page.items, next: hasMore ? encodeCursor(before) : null };
+  const stoppedAt = page.hasMore ? found.get(last)! : hasMore ? before : undefined;
+  if (!stoppedAt) return { sessions: page.items, next: null, lookedBackTo: null };
+  const { activeAtMs, sessionId } = stoppedAt;
+  return {
+    sessions: page.items,
+    next: cursors.encode(`${activeAtMs}.${sessionId}`),
+    lookedBackTo: activeAtMs,
+  };
 }
 
 export type ReadInboxOptions = {
@@ -153,12 +162,8 @@ function cursorOfRow(row: Row): SessionCursor {
   return { activeAtMs: Number(row["active_at"]), sessionId: row["session_id"] };
 }
 
-function encodeCursor({ activeAtMs, sessionId }: SessionCursor): string {
-  return `${activeAtMs}.${sessionId}`;
-}
-
-function decodeCursor(cursor: string): SessionCursor {
-  const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
+function placeOf(place: string): SessionCursor {
+  const [, activeAtMs, sessionId] = /^(\d{1,15})\.(.+)$/s.exec(place) ?? [];
   if (activeAtMs !== undefined && sessionId !== undefined) {
     return { activeAtMs: Number(activeAtMs), sessionId };
   }

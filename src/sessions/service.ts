@@ -88,7 +88,10 @@ export type ListSessions = {
 export type ListSessionsAmong = ListSessions & { readonly only?: readonly string[] };
 export type SessionPage = {
   readonly sessions: readonly SessionView[];
+  /** The cursor of the next page. A page may be empty and have one. */
   readonly next: string | null;
+  /** Up to which time of their last activity sessions were searched so far; null if all were. */
+  readonly lookedBackTo: number | null;
 };
 
 export type EntriesQuery = { after?: number; limit?: number };

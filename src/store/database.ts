@@ -29,6 +29,8 @@ export type Database = {
   readonly notifiesOnlyIdle?: boolean;
   /** True if several writes are made at once, so that a write that waits keeps no other from the store. */
   readonly writesAtOnce?: boolean;
+  /** True if what users put in is stored encoded, so that no statement can look into it. */
+  readonly encodesContent?: boolean;
   /** The same store in a transaction of the caller, on the caller's connection. */
   within(handle: unknown): CallerTransaction;
   close(): Promise<void>;
@@ -36,12 +38,19 @@ export type Database = {
   report?(event: StoreEvent): void;
 };
 
-type ReadOptions = {
+export type ReadOptions = {
   /**
    * For reads that may be many and large: they wait for each other, and no other read or write
    * waits for them.
    */
   cold?: boolean;
+  /**
+   * For pages that people look at: read on connections of their own, and only by indexes where the
+   * store can be told so. One that takes longer than `pageReadMs` is refused.
+   */
+  page?: boolean;
+  /** Of a page: drops it, unless it is being read already. */
+  signal?: AbortSignal;
 };
 
 export type Listener = (whose?: "own", payload?: string) => void;
@@ -91,6 +100,29 @@ export type OnStoreEvent = (event: StoreEvent) => void;
 /** The same database for reads on behalf of clients, whose number is not bounded. */
 export function coldReads(database: Database): Database {
   return { ...database, read: (statement) => database.read(statement, { cold: true }) };
+}
+
+/** How long a page may be read. The lists of pages are bounded, and take a small part of this. */
+export const pageReadMs = 2_000;
+
+/** The same database for reads of a page, for a caller that may hang up. */
+export function pageReads(database: Database, signal?: AbortSignal): Database {
+  const options = { page: true, ...(signal && { signal }) };
+  return { ...database, read: (statement) => database.read(statement, options) };
+}
+
+/** Rejects the read of a page whose caller has hung up before its turn. */
+export function checkWanted(signal: AbortSignal | undefined): void {
+  if (!signal?.aborted) return;
+  throw new FlotillaError("cancelled", "the page was not read, because its caller has hung up");
+}
+
+export function pageTookTooLong(cause?: unknown): FlotillaError {
+  return new FlotillaError(
+    "timeout",
+    `the store took longer than ${pageReadMs} ms for this page: narrow it by a name, a status, a tenant or a shorter span of time, or ask for fewer`,
+    { cause, details: { pageReadMs } },
+  );
 }
 
 /** A listener that throws must not fail a write. */

@@ -7,6 +7,7 @@ import {
   newId,
   now,
   render,
+  isJsonAt,
   renderAll,
   returning,
   rows,
@@ -25,6 +26,7 @@ const numbered: Dialect = {
     foreign_tables: "",
     create_schema: "make home",
     migration_lock: "lock",
+    json_reader: "make reader",
     for_update_skip_locked: "for update",
     for_update_of_task: "for update of task",
     for_update_of_task_skip_locked: "for update of task skip locked",
@@ -41,11 +43,21 @@ const numbered: Dialect = {
   placeholder: (position) => `$${position}`,
   leaveSpace: (table) => `make room in ${table}`,
   among: (addresses) => `row in (${addresses})`,
+  jsonAt: (column, { path, value }, bind) =>
+    `${column} at ${bind(path.join("."))} is ${bind(JSON.stringify(value))}`,
   rows: (values, columns, bind) =>
     `rows(${bind(JSON.stringify(values))}: ${Object.keys(columns).join(",")})`,
 };
 
 describe("a statement", () => {
+  test("spells a condition on JSON as its dialect does, with the path and the value bound", () => {
+    const statement = sql`select ${1} where ${isJsonAt(sql`payload`, ["a", "b"], "x")}`;
+    expect(render(statement, numbered)).toEqual({
+      text: "select $1 where payload at $2 is $3",
+      values: [1, "a.b", '"x"'],
+    });
+  });
+
   test("binds values and spells words as its dialect does", () => {
     const tasks = table("task");
     const statement = sql`select ${newId} from ${tasks} where a = ${1} and b < ${now} and c = ${"x"}`;

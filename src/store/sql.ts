@@ -57,6 +57,7 @@ export type WordName =
   | "for_update_of_task_skip_locked"
   | "for_update_skip_locked"
   | "foreign_tables"
+  | "json_reader"
   | "key_text"
   | "migration_lock"
   | "new_id"
@@ -78,7 +79,10 @@ type Word = { readonly [ours]: true } & (
   | { readonly locked: Statement }
   | { readonly spacious: TableName }
   | { readonly content: string | null }
+  | { readonly json: Statement; readonly path: readonly string[]; readonly value: JsonScalar }
 );
+
+export type JsonScalar = string | number | boolean | null;
 
 /** A query in the same transaction that returns the rows which its statement has changed. */
 export type Companion = { readonly before: Statement } | { readonly after: Statement };
@@ -148,6 +152,9 @@ export const createSchema: Word = { [ours]: true, word: "create_schema" };
 
 /** Finds foreign objects in the place of our tables, before ours exist. A separate query. */
 export const foreignTables: Word = { [ours]: true, word: "foreign_tables" };
+
+/** Makes what `isJsonAt` needs of the database, if it needs something. A separate statement. */
+export const jsonReader: Word = { [ours]: true, word: "json_reader" };
 
 /** Keeps other processes from migrating until this transaction ends. A separate statement. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
@@ -234,6 +241,14 @@ export function literal(value: number): Statement {
   return { [ours]: true, strings: [String(value)], parts: [] };
 }
 
+/**
+ * The condition that a column of JSON has a value at a path of names. Numbers are compared as numbers.
+ * Never true of text that isn't JSON, which rows that were inserted by hand may have.
+ */
+export function isJsonAt(json: Statement, path: readonly string[], value: JsonScalar): Word {
+  return { [ours]: true, json, path, value };
+}
+
 /** Joins statements with a separator. */
 export function join(statements: readonly Statement[], separator: string): Statement {
   const strings = ["", ...statements.slice(1).map(() => separator), ""];
@@ -314,9 +329,13 @@ export type Dialect = {
   /** Whether transactions lock rows, and not only the whole database. */
   readonly locksRows: boolean;
   readonly leaveSpace: (table: string) => string;
+  /** A condition on a column, given as text, that it holds this value at this path. */
+  readonly jsonAt: (column: string, given: JsonAt, bind: (value: Value) => string) => string;
   /** A derived table made of bound values. */
   readonly rows: (values: RowValues, columns: Columns, bind: (value: Value) => string) => string;
 };
+
+export type JsonAt = { readonly path: readonly string[]; readonly value: JsonScalar };
 
 export type RowValues = readonly (readonly Value[])[];
 
@@ -351,6 +370,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("locked" in part) return dialect.locksRows ? spell(isAmong(part.locked)) : "true";
     if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
     if ("content" in part) return bind(part.content);
+    if ("json" in part) return dialect.jsonAt(write(part.json), part, bind);
     return dialect.words[part.word];
   };
   return { text: write(statement), values };

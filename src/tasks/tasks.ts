@@ -7,8 +7,7 @@ import { fitPage } from "../base/page.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import { type Links, linksOf } from "../links/links.ts";
-import type { Database, Row } from "../store/database.ts";
-import { hasMore } from "../store/page.ts";
+import { type Database, pageReads, type Row } from "../store/database.ts";
 import type {
   CheckedRows,
   EachResult,
@@ -25,11 +24,21 @@ import type { InsertParts } from "./enqueue/insert.ts";
 import type { StepKind } from "../steps/model.ts";
 import { createTaskActs, notFound, type TaskActs } from "./acts.ts";
 import { lenientJson, type Task, taskStatuses, type TaskStatus } from "./rows.ts";
-import { countTasks, getTask, listTasks } from "./sql/inspect.ts";
+import { getTask } from "./sql/inspect.ts";
 import { listSteps, readUnasked, taskPart } from "./sql/steps.ts";
 import { getEvents } from "./sql/task-state.ts";
 import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
-import { type Depth, readDepth } from "./inspect/depth.ts";
+import { type Depth, readDepth, readStats } from "./inspect/depth.ts";
+import {
+  type InGroup,
+  listPageNames,
+  type ListPageOptions,
+  type ListProgress,
+  planTasks,
+  readList,
+  type TaskFilter,
+  taskFilterNames,
+} from "./inspect/list.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import {
   createNoWorkerCheck,
@@ -41,15 +50,7 @@ import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
 import { toTasks } from "./dependencies.ts";
 import type { TaskContract } from "./model.ts";
 
-export type ListOptions = {
-  name?: string;
-  status?: TaskStatus;
-  tenant?: string;
-  /** The `next` of the page before. */
-  cursor?: string;
-  /** 1 to 1,000. Default 50. */
-  limit?: number;
-};
+export type ListOptions = TaskFilter & ListPageOptions;
 
 export type TaskEventsOptions = {
   /** Only events after the one with this number. */
@@ -58,12 +59,19 @@ export type TaskEventsOptions = {
   limit?: number;
 };
 
-export type TaskPage = { readonly tasks: Task[]; readonly next: string | null };
+export type TaskPage = ListProgress & { readonly tasks: Task[] };
 
-/** How many tasks there are of each name and status, counted exactly. */
+export type StatsOptions = {
+  /** Counts every task, which takes as long as there are tasks. Default false. */
+  exact?: boolean;
+};
+
+/** How many tasks there are of each name and status. */
 export type Stats = {
   readonly byStatus: Readonly<Record<TaskStatus, number>>;
   readonly byName: Readonly<Record<string, Readonly<Record<TaskStatus, number>>>>;
+  /** The statuses with more tasks than were counted: their numbers are lower bounds. */
+  readonly atLeast: readonly TaskStatus[];
   /** Names with pending tasks that no live pod works on. */
   readonly noWorker: readonly string[];
 };
@@ -149,8 +157,10 @@ export type Tasks = Pauses &
     steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
     /** What started a task or run, and the first tasks that it has started. */
     links(taskId: string): Promise<Links>;
+    /** A page, newest first. It searches no further than a page may, whatever the filter. */
     list(options?: ListOptions): Promise<TaskPage>;
-    stats(): Promise<Stats>;
+    /** Counts as far as indexes reach, 10,000 of a kind. With `exact`, it counts the table. */
+    stats(options?: StatsOptions): Promise<Stats>;
     /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
     waitFor<T extends TaskContract>(
       task: EnqueuedTask<T>,
@@ -189,6 +199,8 @@ export type TasksParts = {
   onEnqueued?: () => void;
   /** A claim of a pod in this process, for a write that stores tasks of these names. */
   claimWithin?: InsertParts["claimWithin"];
+  /** Reads the failed tasks of a group of errors, for lists by `group`. */
+  inGroup?: InGroup;
   /** Called from time to time with a name that a task was enqueued under and that no live pod works on. */
   onNoWorker?: (name: string) => void;
 };
@@ -204,6 +216,7 @@ export type LocalTasks = Tasks & {
 export function createTasks(parts: TasksParts): LocalTasks {
   const { database, maxPayloadBytes = defaultMaxBytes } = parts;
   const workers = createWorkers(parts);
+  const pageWorkers = createWorkers({ ...parts, database: pageReads(database) });
   const waitFor = createWaitFor({ ...parts, workers });
   const { onNoWorker } = parts;
   const onNames = onNoWorker && createNoWorkerCheck({ ...parts, onNoWorker });
@@ -233,29 +246,23 @@ export function createTasks(parts: TasksParts): LocalTasks {
     },
     links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
-      checkOptions("list", options, ["name", "status", "tenant", "cursor", "limit"]);
-      const { cursor, limit = 50, status, ...filter } = options;
-      checkNumber("limit", limit, { min: 1, max: 1_000 });
-      if (status !== undefined && !taskStatuses.includes(status)) {
+      checkOptions("list", options, [...taskFilterNames, ...listPageNames]);
+      const { cursor: _, limit: __, signal, ...filter } = options;
+      if (filter.status !== undefined && !taskStatuses.includes(filter.status)) {
         throw new FlotillaError(
           "invalid_option",
           `status must be one of ${taskStatuses.join(", ")}`,
         );
       }
-      const found = await database.read(
-        listTasks({
-          ...filter,
-          ...(status !== undefined && { status }),
-          ...(cursor !== undefined && { before: cursor }),
-          limit,
-        }),
+      const plan = planTasks({ ...parts, database: pageReads(database, signal) }, filter);
+      const { items, ...progress } = await readList(parts, plan, options, async (rows, pages) =>
+        pageWorkers.markWaiting(await toTasks(pages, rows)),
       );
-      const tasks = await workers.markWaiting(await toTasks(database, found));
-      const page = fitPage(tasks, hasMore(found));
-      return { tasks: page.items, next: page.hasMore ? page.items.at(-1)!.taskId : null };
+      return { tasks: items, ...progress };
     },
-    async stats() {
-      const counts = toCounts(await database.read(countTasks()));
+    async stats(options = {}) {
+      checkOptions("stats", options, ["exact"]);
+      const counts = await readStats(database, options);
       const waiting = Object.entries(counts.byName).filter(([, { pending }]) => pending > 0);
       const names = waiting.map(([name]) => name);
       return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
@@ -325,25 +332,6 @@ export function toEvent(row: Row): TaskEvent {
     podId: row["pod_id"],
     detail: lenientJson(row["detail"]),
   };
-}
-
-function toCounts(counts: Row[]): Omit<Stats, "noWorker"> {
-  const none = (): Record<TaskStatus, number> => ({
-    pending: 0,
-    claimed: 0,
-    completed: 0,
-    failed: 0,
-    cancelled: 0,
-  });
-  const byStatus = none();
-  const byName: Record<string, Record<TaskStatus, number>> = Object.create(null);
-  for (const row of counts) {
-    const status = row["status"] as TaskStatus;
-    const name = (byName[row["name"]] ??= none());
-    name[status] += Number(row["tasks"]);
-    byStatus[status] += Number(row["tasks"]);
-  }
-  return { byStatus, byName };
 }
 
 export function checkEventsOptions(what: string, options: TaskEventsOptions): void {

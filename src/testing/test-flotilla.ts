@@ -127,8 +127,8 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     ids,
     maxPayloadBytes: settings.maxPayloadBytes,
   };
-  const { close: closeTasks, ...tasks } = createTasks(parts);
-  const { close: closeDeadLetters, ...deadLetters } = createDeadLetters(parts);
+  const { close: closeDeadLetters, inGroup, ...deadLetters } = createDeadLetters(parts);
+  const { close: closeTasks, ...tasks } = createTasks({ ...parts, inGroup });
   const ownClock = watchedClock(clock);
   // After this time all pods know that a crashed pod is dead.
   const settleMs = settings.deadAfterMs * 2 + settings.heartbeatMs;

@@ -104,36 +104,56 @@ select status, case when exists (
       from flotilla.task where task_id = $3
 -- values: ["run-1","%\"request\":\"request-1\",\"wake\":%","run-1"]
 
--- src/flows/sql.ts: listRuns
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task where flow_version is not null
-    order by task_id desc limit cast($2 as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
-  where nth = 1 or (nth <= $3 and up_to <= $4))) order by task_id desc
--- values: [40,11,10,1048576]
+-- src/flows/sql.ts: runConditions
+flow_version is not null
 
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task where flow_version is not null and name = $2 and status in ('pending', 'claimed') and status = 'pending' and parked = 6 and tenant = $3 and cursor = $4 and parent_id = $5 and task_id = any(array(select dependency_id from flotilla.task_dependency where dependent_id = $6)) and task_id < $7
-    order by task_id desc limit cast($8 as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
-  where nth = 1 or (nth <= $9 and up_to <= $10))) order by task_id desc
--- values: [40,"order","acme","charge","run-1","run-1","run-9",11,10,1048576]
+flow_version is not null
+
+status in ('pending', 'claimed')
+
+status = 'pending' and parked = 6
+
+cursor = $1
+-- values: ["charge"]
+
+parent_id = $1
+-- values: ["run-1"]
+
+-- src/flows/sql.ts: isRunOf
+flow_version is not null and name = $1
+-- values: ["order"]
+
+-- src/flows/sql.ts: runsSetAside
+select task_id from flotilla.task where  status = 'pending' and parked = 6 order by name limit cast($1 as integer)
+-- values: [10]
+
+select task_id from flotilla.task where name = $1 and status = 'pending' and parked = 6 order by name limit cast($2 as integer)
+-- values: ["order",10]
+
+-- src/flows/sql.ts: dependenciesOfRun
+select dependency_id as task_id from flotilla.task_dependency where dependent_id = $1
+order by dependent_id limit cast($2 as integer)
+-- values: ["run-1",10]
+
+-- src/flows/sql.ts: flowNames
+with recursive step (name) as (
+  select (select min(name) from flotilla.task where flow_version is not null)
+  union all
+  select (select min(task.name) from flotilla.task task
+    where task.name > step.name and task.flow_version is not null)
+  from step where step.name is not null)
+select name from step where name is not null limit cast($1 as integer)
+-- values: [100]
+
+-- src/flows/sql.ts: runsOfFlows
+select name, task_id from (
+      select name, task_id from flotilla.task
+      where flow_version is not null and name = $1 and task_id < $2 and task_id >= $3
+      order by task_id desc limit cast($4 as integer)) of_flow union all select name, task_id from (
+      select name, task_id from flotilla.task
+      where flow_version is not null and name = $5 and task_id < $6 and task_id >= $7
+      order by task_id desc limit cast($8 as integer)) of_flow
+-- values: ["order","run-9","run-1",10,"report","run-9","run-1",10]
 
 -- src/flows/sql.ts: getRun
 select * from flotilla.task where task_id = $1 and flow_version is not null
@@ -145,11 +165,60 @@ where task_id = $1 and taken = 0 and seq > $2
 order by seq limit cast($3 as integer)
 -- values: ["run-1",1,10]
 
--- src/flows/sql.ts: countRuns
-select name, status, cursor, parked, case when retry_count > 0 then 1 else 0 end as retrying,
-  case when waiting is null then 0 else 1 end as waiting, flow_version, count(*) as runs
-from flotilla.task where flow_version is not null
-group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3
+-- src/flows/sql.ts: countOpenRuns
+select kind, case when flow_version is null then '' else name end as name, status, cursor, parked,
+  case when retry_count > 0 then 1 else 0 end as retrying, is_waiting as waiting, flow_version,
+  count(*) as runs
+from (
+select cast($1 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'claimed' order by claimed_by, claim_call limit cast($2 as integer)) open_kind union all
+select cast($3 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 1 order by run_at limit cast($4 as integer)) open_kind union all
+select cast($5 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($6 as integer)) open_kind union all
+select cast($7 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($8 as integer)) open_kind union all
+select cast($9 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($10 as integer)) open_kind union all
+select cast($11 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($12 as integer)) open_kind union all
+select cast($13 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($14 as integer)) open_kind union all
+select cast($15 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($16 as integer)) open_kind union all
+select cast($17 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where name = $18 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($19 as integer)) open_kind union all
+select cast($20 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where name = $21 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($22 as integer)) open_kind) open group by 1, 2, 3, 4, 5, 6, 7, 8
+-- values: [0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000]
+
+-- src/flows/sql.ts: countEndedRuns
+select name, status, count(*) as runs from (
+  select name, status from flotilla.task
+  where flow_version is not null and name = $1 and task_id < $2 and task_id >= $3
+  order by task_id desc limit cast($4 as integer)) newest
+group by name, status
+-- values: ["order","􏿿","",100]
 
 -- src/flows/sql.ts: countReadyRuns
 select 'ready' as doing, flow.name,
@@ -213,7 +282,47 @@ select name, cursor, flow_version,
   case when parked = 6 then 'set_aside' when retry_count >= $1 then 'retrying'
     when (parked <> 1 or awaits is not null) and case when parked <> 1 and run_at > coalesce(advanced_at, created_at) then run_at else coalesce(advanced_at, created_at) end < now_ms() - $2 then 'waiting' else '' end as why,
   count(*) as runs, min(task_id) as oldest, min(case when parked <> 1 and run_at > coalesce(advanced_at, created_at) then run_at else coalesce(advanced_at, created_at) end) as since_at
-from flotilla.task where flow_version is not null
-  and (status = 'pending' or (status = 'claimed' and retry_count >= $3))
+from (
+select cast($3 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'claimed' order by claimed_by, claim_call limit cast($4 as integer)) open_kind union all
+select cast($5 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 1 order by run_at limit cast($6 as integer)) open_kind union all
+select cast($7 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($8 as integer)) open_kind union all
+select cast($9 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($10 as integer)) open_kind union all
+select cast($11 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($12 as integer)) open_kind union all
+select cast($13 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($14 as integer)) open_kind union all
+select cast($15 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($16 as integer)) open_kind union all
+select cast($17 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($18 as integer)) open_kind union all
+select cast($19 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where name = $20 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($21 as integer)) open_kind union all
+select cast($22 as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla.task where name = $23 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($24 as integer)) open_kind) open where flow_version is not null
+  and (status = 'pending' or (status = 'claimed' and retry_count >= $25))
 group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4
--- values: [5,60000,5]
+-- values: [5,60000,0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000,5]

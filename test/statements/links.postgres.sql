@@ -11,6 +11,12 @@ delete from flotilla.link as link where to_id = any(array(select 'task-2'))
 -- src/links/sql.ts: deleteLinksFromSessions
 delete from flotilla.link where from_id = any(array(select 'session-1')) and what = 'session'
 
+-- src/links/sql.ts: linkedTasks
+select to_id, what from flotilla.link
+where from_id = $1 and to_id < $2 and to_id >= $3
+order by to_id desc limit cast($4 as integer)
+-- values: ["task-1","task-9","task-2",100]
+
 -- src/links/sql.ts: readLinks
 select * from (
   select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,

@@ -11,6 +11,12 @@ delete from flotilla_link as link where to_id in (select 'task-2')
 -- src/links/sql.ts: deleteLinksFromSessions
 delete from flotilla_link where from_id in (select 'session-1') and what = 'session'
 
+-- src/links/sql.ts: linkedTasks
+select to_id, what from flotilla_link
+where from_id = ? and to_id < ? and to_id >= ?
+order by to_id desc limit cast(? as integer)
+-- values: ["task-1","task-9","task-2",100]
+
 -- src/links/sql.ts: readLinks
 select * from (
   select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,

@@ -7,6 +7,8 @@ export const linkStatements: RoomStatements = {
     insertLinks: () => links.insertLinks([{ fromId: "task-1", toId: "task-2", what: "task" }]),
     deleteLinksTo: () => links.deleteLinksTo(sql`select 'task-2'`),
     deleteLinksFromSessions: () => links.deleteLinksFromSessions(sql`select 'session-1'`),
+    linkedTasks: () =>
+      links.linkedTasks("task-1", { before: "task-9", from: "task-2", count: 100 }),
     readLinks: () => [
       links.readLinks("task-1", "task", 100),
       links.readLinks("session-1", "session", 100),

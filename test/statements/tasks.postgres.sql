@@ -2617,6 +2617,202 @@ where dependent_id = any(array(select task_id from (select task_id collate "C" a
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["{\"run-1\"}"]
 
+-- src/tasks/sql/list.ts: isFailed
+status = 'failed'
+
+-- src/tasks/sql/list.ts: taskConditions
+name = $1
+-- values: ["mail"]
+
+status = $1
+-- values: ["failed"]
+
+tenant = $1
+-- values: ["acme"]
+
+unique_key = $1
+-- values: ["k"]
+
+concurrency_key = $1
+-- values: ["key/mail/k"]
+
+claimed_by = $1 and status = 'claimed'
+-- values: ["pod-1"]
+
+flotilla.json_of(payload) #> $1::text[] = $2::jsonb
+-- values: ["{\"order\",\"id\"}","7"]
+
+flotilla.json_of(payload) #> $1::text[] = $2::jsonb
+-- values: ["{\"to\"}","\"ada\""]
+
+-- src/tasks/sql/list.ts: walkTasks
+with walked as materialized (
+  select task_id, created_at, case when true then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end end as bytes
+  from flotilla.task where  task_id < $2 and task_id >= $3
+  order by task_id desc limit cast($4 as integer))
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast($5 as integer)) found
+union all
+select task_id, created_at, null, (select count(*) from walked) from (
+  select task_id, created_at from walked order by task_id limit cast($6 as integer)) last
+-- values: [40,"task-9","task-1",2000,11,1]
+
+with walked as materialized (
+  select task_id, created_at, case when name = $1 and status = $2 then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $3 end end as bytes
+  from flotilla.task where status = 'failed' and task_id < $4 and task_id >= $5
+  order by task_id desc limit cast($6 as integer))
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast($7 as integer)) found
+union all
+select task_id, created_at, null, (select count(*) from walked) from (
+  select task_id, created_at from walked order by task_id limit cast($8 as integer)) last
+-- values: ["mail","failed",40,"task-9","task-1",2000,11,1]
+
+-- src/tasks/sql/list.ts: checkTasks
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task
+  where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($2::text[]) as each_row (task_id)) given)) and true
+  order by task_id desc limit cast($3 as integer)) found
+union all
+select task_id, created_at, null, cast($4 as integer) from flotilla.task
+where task_id = $5
+-- values: [40,"{\"task-2\",\"task-1\"}",11,2,"task-1"]
+
+-- src/tasks/sql/list.ts: readListed
+select * from flotilla.task where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) given)) and name = $2 order by task_id desc
+-- values: ["{\"task-2\"}","mail"]
+
+-- src/tasks/sql/list.ts: runningTasks
+select task_id from flotilla.task where status = 'claimed'
+order by claimed_by, claim_call limit cast($1 as integer)
+-- values: [10]
+
+select task_id from flotilla.task where status = 'claimed' and claimed_by = $1
+order by claimed_by, claim_call limit cast($2 as integer)
+-- values: ["pod-1",10]
+
+select task_id from flotilla.task
+where status = 'claimed' and concurrency_key is not null
+  and concurrency_key >= $1 and concurrency_key <= $2
+order by concurrency_key limit cast($3 as integer)
+-- values: ["key/mail/k","key/mail/k",10]
+
+-- src/tasks/sql/list.ts: pendingTasks
+select task_id from (select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 0 and deaths < 2
+      order by name, priority desc, created_at, task_id limit cast($1 as integer)) ready union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 0 and deaths >= 2
+      order by name, created_at, task_id limit cast($2 as integer)) alone union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id limit cast($3 as integer)) limited union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 4 and deaths >= 2
+      order by name, created_at, task_id limit cast($4 as integer)) limited_alone union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 5
+      order by name, name limit cast($5 as integer)) for_signal union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 6
+      order by name, name limit cast($6 as integer)) set_aside union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 1
+      order by run_at limit cast($7 as integer)) delayed union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 2
+      order by task_id limit cast($8 as integer)) for_tasks union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id limit cast($9 as integer)) blocked) pending limit cast($10 as integer)
+-- values: [10,10,10,10,10,10,10,10,10,10]
+
+select task_id from (select task_id from (
+      select task_id from flotilla.task where name = $1 and status = 'pending' and parked = 0 and deaths < 2
+      order by priority desc, created_at, task_id limit cast($2 as integer)) ready union all select task_id from (
+      select task_id from flotilla.task where name = $3 and status = 'pending' and parked = 0 and deaths >= 2
+      order by created_at, task_id limit cast($4 as integer)) alone union all select task_id from (
+      select task_id from flotilla.task where name = $5 and status = 'pending' and parked = 4 and deaths < 2
+      order by tenant, priority desc, created_at, task_id limit cast($6 as integer)) limited union all select task_id from (
+      select task_id from flotilla.task where name = $7 and status = 'pending' and parked = 4 and deaths >= 2
+      order by created_at, task_id limit cast($8 as integer)) limited_alone union all select task_id from (
+      select task_id from flotilla.task where name = $9 and status = 'pending' and parked = 5
+      order by name limit cast($10 as integer)) for_signal union all select task_id from (
+      select task_id from flotilla.task where name = $11 and status = 'pending' and parked = 6
+      order by name limit cast($12 as integer)) set_aside union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 1
+      order by run_at limit cast($13 as integer)) delayed union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 2
+      order by task_id limit cast($14 as integer)) for_tasks union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id limit cast($15 as integer)) blocked) pending limit cast($16 as integer)
+-- values: ["mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: openTasks
+select task_id from (
+  select task_id from (
+  select task_id from flotilla.task where status = 'claimed'
+  order by claimed_by, claim_call limit cast($1 as integer)) running
+  union all
+  select task_id from (select task_id from (select task_id from (
+  select task_id from flotilla.task where name = $2 and status = 'pending' and parked = 0 and deaths < 2
+  order by priority desc, created_at, task_id limit cast($3 as integer)) ready union all select task_id from (
+  select task_id from flotilla.task where name = $4 and status = 'pending' and parked = 0 and deaths >= 2
+  order by created_at, task_id limit cast($5 as integer)) alone union all select task_id from (
+  select task_id from flotilla.task where name = $6 and status = 'pending' and parked = 4 and deaths < 2
+  order by tenant, priority desc, created_at, task_id limit cast($7 as integer)) limited union all select task_id from (
+  select task_id from flotilla.task where name = $8 and status = 'pending' and parked = 4 and deaths >= 2
+  order by created_at, task_id limit cast($9 as integer)) limited_alone union all select task_id from (
+  select task_id from flotilla.task where name = $10 and status = 'pending' and parked = 5
+  order by name limit cast($11 as integer)) for_signal union all select task_id from (
+  select task_id from flotilla.task where name = $12 and status = 'pending' and parked = 6
+  order by name limit cast($13 as integer)) set_aside union all select task_id from (
+  select task_id from flotilla.task where  status = 'pending' and parked = 1
+  order by run_at limit cast($14 as integer)) delayed union all select task_id from (
+  select task_id from flotilla.task where  status = 'pending' and parked = 2
+  order by task_id limit cast($15 as integer)) for_tasks union all select task_id from (
+  select task_id from flotilla.task where  status = 'pending' and parked = 3
+  order by blocked_by, priority desc, created_at, task_id limit cast($16 as integer)) blocked) pending limit cast($17 as integer)) pending) open limit cast($18 as integer)
+-- values: [10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: tasksOfKey
+with recursive step (tenant) as (
+  select (select min(tenant) from flotilla.task where unique_key is not null)
+  union all
+  select (select min(task.tenant) from flotilla.task task
+    where task.tenant > step.tenant and task.unique_key is not null)
+  from step where step.tenant is not null),
+found as (select tenant from step where tenant is not null limit cast($1 as integer))
+select (select task_id from flotilla.task where tenant = found.tenant and name = $2 and unique_key = $3 and unique_key is not null) as task_id
+from found
+-- values: [201,"mail","k"]
+
+select task_id from flotilla.task where tenant = $1 and name = $2 and unique_key = $3 and unique_key is not null
+-- values: ["acme","mail","k"]
+
+-- src/tasks/sql/list.ts: countNewest
+select name, status, count(*) as tasks from (
+  select name, status from flotilla.task where task_id < $1 and task_id >= $2
+  order by task_id desc limit cast($3 as integer)) newest
+group by name, status order by name, status
+-- values: ["􏿿","",10000]
+
+-- src/tasks/sql/list.ts: countHeld
+select name, count(*) as tasks from (
+  select name from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($1 as integer)) for_signal
+group by name
+union all
+select name, count(*) from (
+  select name from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($2 as integer)) set_aside
+group by name
+-- values: [10000,10000]
+
 -- src/tasks/sql/inspect.ts: anyVersion
 , task_version = null, begun_version = null
 
@@ -3300,47 +3496,15 @@ select * from flotilla.task where task_id = $1
 select * from flotilla.task where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted))
 -- values: ["{\"task-1\"}"]
 
--- src/tasks/sql/inspect.ts: listTasks
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task
-    order by task_id desc limit cast($2 as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
-  where nth = 1 or (nth <= $3 and up_to <= $4))) order by task_id desc
--- values: [40,11,10,1048576]
-
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end as bytes from flotilla.task where name = $2 and status = $3 and tenant = $4 and task_id < $5
-    order by task_id desc limit cast($6 as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla.task where task_id = any(array(select place from measured
-  where nth = 1 or (nth <= $7 and up_to <= $8))) order by task_id desc
--- values: [40,"mail","failed","acme","task-9",11,10,1048576]
-
 -- src/tasks/sql/inspect.ts: countTasks
 select name, status, count(*) as tasks from flotilla.task group by name, status order by name, status
 
--- src/tasks/sql/inspect.ts: countPending
-select name, count(*) as tasks from flotilla.task
-where status = 'pending' group by name order by name
-
 -- src/tasks/sql/inspect.ts: countClaimed
-select claimed_by, count(*) as tasks from flotilla.task
-where status = 'claimed' group by claimed_by
+select claimed_by, count(*) as tasks from (
+  select claimed_by from flotilla.task where status = 'claimed'
+  order by claimed_by, claim_call limit cast($1 as integer)) held
+group by claimed_by
+-- values: [10000]
 
 -- src/tasks/sql/inspect.ts: namesWaiting
 with recursive step (name) as (

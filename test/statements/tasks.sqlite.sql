@@ -2605,6 +2605,202 @@ where dependent_id in (select task_id from (select value ->> 0 as task_id from j
     and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
 -- values: ["[[\"run-1\"]]"]
 
+-- src/tasks/sql/list.ts: isFailed
+status = 'failed'
+
+-- src/tasks/sql/list.ts: taskConditions
+name = ?
+-- values: ["mail"]
+
+status = ?
+-- values: ["failed"]
+
+tenant = ?
+-- values: ["acme"]
+
+unique_key = ?
+-- values: ["k"]
+
+concurrency_key = ?
+-- values: ["key/mail/k"]
+
+claimed_by = ? and status = 'claimed'
+-- values: ["pod-1"]
+
+case when json_valid(payload) then json_type(payload, ?) in ('integer', 'real') and json_extract(payload, ?) is json_extract(?, '$') else false end
+-- values: ["$.\"order\".\"id\"","$.\"order\".\"id\"","7"]
+
+case when json_valid(payload) then json_type(payload, ?) = ? and json_extract(payload, ?) is json_extract(?, '$') else false end
+-- values: ["$.\"to\"","text","$.\"to\"","\"ada\""]
+
+-- src/tasks/sql/list.ts: walkTasks
+with walked as materialized (
+  select task_id, created_at, case when true then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end end as bytes
+  from flotilla_task where  task_id < ? and task_id >= ?
+  order by task_id desc limit cast(? as integer))
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast(? as integer)) found
+union all
+select task_id, created_at, null, (select count(*) from walked) from (
+  select task_id, created_at from walked order by task_id limit cast(? as integer)) last
+-- values: [40,"task-9","task-1",2000,11,1]
+
+with walked as materialized (
+  select task_id, created_at, case when name = ? and status = ? then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end end as bytes
+  from flotilla_task where status = 'failed' and task_id < ? and task_id >= ?
+  order by task_id desc limit cast(? as integer))
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast(? as integer)) found
+union all
+select task_id, created_at, null, (select count(*) from walked) from (
+  select task_id, created_at from walked order by task_id limit cast(? as integer)) last
+-- values: ["mail","failed",40,"task-9","task-1",2000,11,1]
+
+-- src/tasks/sql/list.ts: checkTasks
+select task_id, created_at, bytes, null as walked from (
+  select task_id, created_at, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end as bytes from flotilla_task
+  where task_id in (select given.task_id from (select value ->> 0 as task_id from jsonb_each(?)) given) and true
+  order by task_id desc limit cast(? as integer)) found
+union all
+select task_id, created_at, null, cast(? as integer) from flotilla_task
+where task_id = ?
+-- values: [40,"[[\"task-2\"],[\"task-1\"]]",11,2,"task-1"]
+
+-- src/tasks/sql/list.ts: readListed
+select * from flotilla_task where task_id in (select given.task_id from (select value ->> 0 as task_id from jsonb_each(?)) given) and name = ? order by task_id desc
+-- values: ["[[\"task-2\"]]","mail"]
+
+-- src/tasks/sql/list.ts: runningTasks
+select task_id from flotilla_task where status = 'claimed'
+order by claimed_by, claim_call limit cast(? as integer)
+-- values: [10]
+
+select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
+order by claimed_by, claim_call limit cast(? as integer)
+-- values: ["pod-1",10]
+
+select task_id from flotilla_task
+where status = 'claimed' and concurrency_key is not null
+  and concurrency_key >= ? and concurrency_key <= ?
+order by concurrency_key limit cast(? as integer)
+-- values: ["key/mail/k","key/mail/k",10]
+
+-- src/tasks/sql/list.ts: pendingTasks
+select task_id from (select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 0 and deaths < 2
+      order by name, priority desc, created_at, task_id limit cast(? as integer)) ready union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 0 and deaths >= 2
+      order by name, created_at, task_id limit cast(? as integer)) alone union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id limit cast(? as integer)) limited union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 4 and deaths >= 2
+      order by name, created_at, task_id limit cast(? as integer)) limited_alone union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 5
+      order by name, name limit cast(? as integer)) for_signal union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 6
+      order by name, name limit cast(? as integer)) set_aside union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 1
+      order by run_at limit cast(? as integer)) delayed union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 2
+      order by task_id limit cast(? as integer)) for_tasks union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked) pending limit cast(? as integer)
+-- values: [10,10,10,10,10,10,10,10,10,10]
+
+select task_id from (select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths < 2
+      order by priority desc, created_at, task_id limit cast(? as integer)) ready union all select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2
+      order by created_at, task_id limit cast(? as integer)) alone union all select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 4 and deaths < 2
+      order by tenant, priority desc, created_at, task_id limit cast(? as integer)) limited union all select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 4 and deaths >= 2
+      order by created_at, task_id limit cast(? as integer)) limited_alone union all select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 5
+      order by name limit cast(? as integer)) for_signal union all select task_id from (
+      select task_id from flotilla_task where name = ? and status = 'pending' and parked = 6
+      order by name limit cast(? as integer)) set_aside union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 1
+      order by run_at limit cast(? as integer)) delayed union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 2
+      order by task_id limit cast(? as integer)) for_tasks union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 3
+      order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked) pending limit cast(? as integer)
+-- values: ["mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: openTasks
+select task_id from (
+  select task_id from (
+  select task_id from flotilla_task where status = 'claimed'
+  order by claimed_by, claim_call limit cast(? as integer)) running
+  union all
+  select task_id from (select task_id from (select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths < 2
+  order by priority desc, created_at, task_id limit cast(? as integer)) ready union all select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2
+  order by created_at, task_id limit cast(? as integer)) alone union all select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 4 and deaths < 2
+  order by tenant, priority desc, created_at, task_id limit cast(? as integer)) limited union all select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 4 and deaths >= 2
+  order by created_at, task_id limit cast(? as integer)) limited_alone union all select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 5
+  order by name limit cast(? as integer)) for_signal union all select task_id from (
+  select task_id from flotilla_task where name = ? and status = 'pending' and parked = 6
+  order by name limit cast(? as integer)) set_aside union all select task_id from (
+  select task_id from flotilla_task where  status = 'pending' and parked = 1
+  order by run_at limit cast(? as integer)) delayed union all select task_id from (
+  select task_id from flotilla_task where  status = 'pending' and parked = 2
+  order by task_id limit cast(? as integer)) for_tasks union all select task_id from (
+  select task_id from flotilla_task where  status = 'pending' and parked = 3
+  order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked) pending limit cast(? as integer)) pending) open limit cast(? as integer)
+-- values: [10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: tasksOfKey
+with recursive step (tenant) as (
+  select (select min(tenant) from flotilla_task where unique_key is not null)
+  union all
+  select (select min(task.tenant) from flotilla_task task
+    where task.tenant > step.tenant and task.unique_key is not null)
+  from step where step.tenant is not null),
+found as (select tenant from step where tenant is not null limit cast(? as integer))
+select (select task_id from flotilla_task where tenant = found.tenant and name = ? and unique_key = ? and unique_key is not null) as task_id
+from found
+-- values: [201,"mail","k"]
+
+select task_id from flotilla_task where tenant = ? and name = ? and unique_key = ? and unique_key is not null
+-- values: ["acme","mail","k"]
+
+-- src/tasks/sql/list.ts: countNewest
+select name, status, count(*) as tasks from (
+  select name, status from flotilla_task where task_id < ? and task_id >= ?
+  order by task_id desc limit cast(? as integer)) newest
+group by name, status order by name, status
+-- values: ["􏿿","",10000]
+
+-- src/tasks/sql/list.ts: countHeld
+select name, count(*) as tasks from (
+  select name from flotilla_task where status = 'pending' and parked = 5 order by name limit cast(? as integer)) for_signal
+group by name
+union all
+select name, count(*) from (
+  select name from flotilla_task where status = 'pending' and parked = 6 order by name limit cast(? as integer)) set_aside
+group by name
+-- values: [10000,10000]
+
 -- src/tasks/sql/inspect.ts: anyVersion
 , task_version = null, begun_version = null
 
@@ -3288,47 +3484,15 @@ select * from flotilla_task where task_id = ?
 select * from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) wanted)
 -- values: ["[[\"task-1\"]]"]
 
--- src/tasks/sql/inspect.ts: listTasks
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end as bytes from flotilla_task
-    order by task_id desc limit cast(? as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla_task where task_id in (select place from measured
-  where nth = 1 or (nth <= ? and up_to <= ?)) order by task_id desc
--- values: [40,11,10,1048576]
-
-  with listed as (
-    select task_id as place, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
-+ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
-+ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
-+ case when depends = 0 then 0 else
-  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end as bytes from flotilla_task where name = ? and status = ? and tenant = ? and task_id < ?
-    order by task_id desc limit cast(? as integer)),
-  measured as (
-    select place, row_number() over (order by place desc) as nth,
-      sum(bytes) over (order by place desc) as up_to
-    from listed)
-select *, (select count(*) from listed) as found from flotilla_task where task_id in (select place from measured
-  where nth = 1 or (nth <= ? and up_to <= ?)) order by task_id desc
--- values: [40,"mail","failed","acme","task-9",11,10,1048576]
-
 -- src/tasks/sql/inspect.ts: countTasks
 select name, status, count(*) as tasks from flotilla_task group by name, status order by name, status
 
--- src/tasks/sql/inspect.ts: countPending
-select name, count(*) as tasks from flotilla_task
-where status = 'pending' group by name order by name
-
 -- src/tasks/sql/inspect.ts: countClaimed
-select claimed_by, count(*) as tasks from flotilla_task
-where status = 'claimed' group by claimed_by
+select claimed_by, count(*) as tasks from (
+  select claimed_by from flotilla_task where status = 'claimed'
+  order by claimed_by, claim_call limit cast(? as integer)) held
+group by claimed_by
+-- values: [10000]
 
 -- src/tasks/sql/inspect.ts: namesWaiting
 with recursive step (name) as (

@@ -5,6 +5,7 @@ import * as dependencies from "../../src/tasks/sql/dependencies.ts";
 import * as enqueue from "../../src/tasks/sql/enqueue.ts";
 import * as finish from "../../src/tasks/sql/finish.ts";
 import * as inspect from "../../src/tasks/sql/inspect.ts";
+import * as list from "../../src/tasks/sql/list.ts";
 import * as limits from "../../src/tasks/sql/limits.ts";
 import * as recover from "../../src/tasks/sql/recover.ts";
 import * as runRelations from "../../src/tasks/sql/run-relations.ts";
@@ -158,6 +159,8 @@ const fullRun: runs.RunFinish = {
   },
 };
 const fence = (task: ReturnType<typeof sql>) => sql`${table("task")} ${task} where true`;
+
+const walkSpan = { before: "task-9", from: "task-1", count: 2_000 };
 
 export const taskStatements: RoomStatements = {
   "src/tasks/sql/task-state.ts": sqlFile(taskState, {
@@ -366,6 +369,42 @@ export const taskStatements: RoomStatements = {
     startTasksOver: () => runRelations.startTasksOver(sql`select 'task-1'`),
     insertChildDependencies: () => runRelations.insertChildDependencies([child]),
   }),
+  "src/tasks/sql/list.ts": sqlFile(list, {
+    taskConditions: () => [
+      ...list.taskConditions({ name: "mail", status: "failed", tenant: "acme", key: "k" }),
+      ...list.taskConditions({ scope: "key/mail/k", pod: "pod-1" }),
+      ...list.taskConditions({
+        payload: [
+          { path: ["order", "id"], value: 7 },
+          { path: ["to"], value: "ada" },
+        ],
+      }),
+    ],
+    walkTasks: () => [
+      list.walkTasks({ ...walkSpan, fits: [], wanted: 11 }),
+      list.walkTasks({
+        ...walkSpan,
+        fits: list.taskConditions({ name: "mail", status: "failed" }),
+        among: list.isFailed,
+        wanted: 11,
+      }),
+    ],
+    checkTasks: () => list.checkTasks(["task-2", "task-1"], { fits: [], wanted: 11 }),
+    readListed: () => list.readListed(["task-2"], list.taskConditions({ name: "mail" })),
+    runningTasks: () => [
+      list.runningTasks({}, 10),
+      list.runningTasks({ pod: "pod-1" }, 10),
+      list.runningTasks({ scope: "key/mail/k" }, 10),
+    ],
+    pendingTasks: () => [list.pendingTasks({}, 10), list.pendingTasks({ name: "mail" }, 10)],
+    openTasks: () => list.openTasks({ name: "mail" }, 10),
+    tasksOfKey: () => [
+      list.tasksOfKey({ name: "mail", key: "k" }),
+      list.tasksOfKey({ name: "mail", key: "k", tenant: "acme" }),
+    ],
+    countNewest: () => list.countNewest(10_000),
+    countHeld: () => list.countHeld(10_000),
+  }),
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
     cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
     cancelChildrenOf: () => inspect.cancelChildrenOf([{ taskId: "task-1", token: 2 }]),
@@ -378,19 +417,8 @@ export const taskStatements: RoomStatements = {
     resumeTask: () => inspect.resumeTask("task-1", "request-1", ["read"], entry),
     getTask: () => inspect.getTask("task-1"),
     getTasks: () => inspect.getTasks(["task-1"]),
-    listTasks: () => [
-      inspect.listTasks({ limit: 10 }),
-      inspect.listTasks({
-        name: "mail",
-        status: "failed",
-        tenant: "acme",
-        before: "task-9",
-        limit: 10,
-      }),
-    ],
     countTasks: () => inspect.countTasks(),
-    countPending: () => inspect.countPending(),
-    countClaimed: () => inspect.countClaimed(),
+    countClaimed: () => inspect.countClaimed(10_000),
     namesWaiting: () => inspect.namesWaiting(),
     readyDepth: () => inspect.readyDepth(levels),
     otherDepths: () => inspect.otherDepths(),

@@ -90,6 +90,7 @@ function drawFlow(view: FlowView, all: readonly Stuck[], nowMs: number): string 
   const more = view.stuck.length - own.length;
   return [
     machine ? describeFlow(machine, view) : listPlaces(view),
+    ...(view.atLeast ? [paint("dim", "  there are more runs than were counted")] : []),
     "",
     paint(workers.length === 0 ? "yellow" : "dim", workersLine(workers, nowMs)),
     ...own.flatMap(({ stuck, run }) => {

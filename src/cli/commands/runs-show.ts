@@ -1,7 +1,8 @@
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
-import type { OpenSignal, RunPage } from "../../flows/runs.ts";
+import type { RunPage } from "../../flows/list.ts";
+import type { OpenSignal } from "../../flows/runs.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
 import type { Links } from "../../links/links.ts";
 import { blockedBy } from "../blocked-by.ts";

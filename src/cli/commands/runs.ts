@@ -3,14 +3,19 @@ import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { nearest } from "../../base/options.ts";
 import type { RunView } from "../../flows/rows.ts";
-import type { RunListOptions, StartOptions } from "../../flows/runs.ts";
+import type { RunFilter } from "../../flows/list.ts";
+import type { StartOptions } from "../../flows/runs.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import { onTarget } from "../connect.ts";
 import {
+  type ListingFlags,
   listsByDefault,
+  moreText,
   number,
+  spanIn,
   type TargetFlags,
   withJson,
+  withListing,
   withPage,
   withTarget,
 } from "../flags.ts";
@@ -30,7 +35,9 @@ import { doingText, paintRunStatus, printRun } from "./runs-show.ts";
 import type { FlowContract } from "../../tasks/model.ts";
 
 type Flags = TargetFlags & { json?: true };
-type ListFlags = Flags & RunListOptions & { limit: number };
+type ListFlags = Flags &
+  ListingFlags &
+  Omit<RunFilter, "sinceMs" | "untilMs"> & { cursor?: string; limit: number };
 
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
 
@@ -60,7 +67,7 @@ They need no live pod: the store has all that they show.`,
     .option("--parent <id>", "only runs that this run started")
     .option("--set-aside", "only runs set aside, because no pod can read them")
     .option("--tenant <tenant>", "only runs of this tenant");
-  withPage(listing, 20).action(list);
+  withPage(withListing(listing, "runs"), 20).action(list);
   listsByDefault(runs, listing);
   command("show <id>", "show one run: its transition, its state and its history").action(printRun);
   const starting = command("start <flow> [json]", "start a run of a flow");
@@ -80,15 +87,23 @@ They need no live pod: the store has all that they show.`,
     .action(resume);
 }
 
-async function list({ json, url, config, store, ...filter }: ListFlags): Promise<void> {
+async function list({ json, url, config, store, ...flags }: ListFlags): Promise<void> {
+  const { since, until, ...named } = flags;
+  const span = spanIn({
+    ...(since !== undefined && { since }),
+    ...(until !== undefined && { until }),
+  });
+  const filter = { ...named, ...span };
   const page = await onTarget({ url, config, store }, ({ runs }) => runs.list(filter));
   if (json) return printJson(page);
-  if (page.runs.length === 0) return print("no runs");
+  const more = page.next === null ? undefined : moreText(page.next, page.lookedBackTo);
+  if (page.runs.length === 0)
+    return print(more === undefined ? "no runs" : `no runs so far; ${more}`);
   const nowMs = systemClock.now();
   const heading = ["id", "flow", "version", "status", "at", "attempt", "age", ""];
   const rows = page.runs.map((run) => toRow(run, nowMs));
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
+  if (more !== undefined) print(paint("dim", more));
 }
 
 function toRow(run: RunView, nowMs: number): string[] {

@@ -7,6 +7,7 @@ import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../chat/transcript.ts";
 import {
   listsByDefault,
+  moreText,
   number,
   type TargetFlags,
   withJson,
@@ -112,7 +113,7 @@ async function list(flags: ListFlags): Promise<void> {
   const heading = ["id", "agent", "users", "state", "entries", "active", ""];
   const rows = page.sessions.map((session) => toRow(session, nowMs));
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
+  if (page.next !== null) print(paint("dim", moreText(page.next, page.lookedBackTo)));
 }
 
 function toRow(session: SessionView, nowMs: number): string[] {

@@ -1,26 +1,29 @@
 import type { Command } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { allNames } from "../../protocol/task-options.ts";
+import { taskStatuses } from "../../tasks/rows.ts";
 import { onTarget } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { boundedCount } from "../live-counts.ts";
 import { count } from "../progress.ts";
 
-const heading = ["name", "pending", "claimed", "completed", "failed", "cancelled", ""].map((each) =>
-  paint("dim", each),
-);
+const heading = ["name", ...taskStatuses, ""].map((each) => paint("dim", each));
+
+type Flags = TargetFlags & { json?: true; exact?: boolean };
 
 export function statsCommand(program: Command): void {
   withJson(
     withTarget(
       program
         .command("stats")
-        .description("count tasks by name and state, and show what blocks them"),
+        .description("count tasks by name and state, and show what blocks them")
+        .option("--exact", "count every task, which takes as long as there are tasks"),
     ),
-  ).action(async ({ json, ...where }: TargetFlags & { json?: true }) => {
+  ).action(async ({ json, exact = false, ...where }: Flags) => {
     const { stats, depth, paused } = await onTarget(where, async (flotilla) => {
       const [stats, depth, paused] = await Promise.all([
-        flotilla.tasks.stats(),
+        flotilla.tasks.stats({ exact }),
         flotilla.tasks.depth(),
         flotilla.tasks.paused(),
       ]);
@@ -30,6 +33,8 @@ export function statsCommand(program: Command): void {
     const names = Object.keys(stats.byName).toSorted();
     if (names.length === 0) print("no tasks");
     else print(columns([heading, ...names.map(rowOf)]));
+    if (stats.atLeast.length > 0)
+      print(paint("dim", "+: there are more than were counted; --exact counts all"));
     const nowMs = systemClock.now();
     for (const { name, sinceMs, reason } of paused) {
       const what = name === allNames ? "everything" : oneLine(name, 200);
@@ -48,7 +53,7 @@ export function statsCommand(program: Command): void {
       ];
       return [
         oneLine(name, 40),
-        ...[of.pending, of.claimed, of.completed, of.failed, of.cancelled].map(count),
+        ...taskStatuses.map((status) => boundedCount(stats, status, of[status])),
         paint("dim", notes.join(", ")),
       ];
     }

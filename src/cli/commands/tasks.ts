@@ -3,7 +3,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Json } from "../../base/json.ts";
+import { type Json, scalarOf } from "../../base/json.ts";
 import {
   type SetAsideTask,
   type Task,
@@ -15,30 +15,38 @@ import type { StepEntry, TaskEvent } from "../../tasks/tasks.ts";
 import { blockedBy } from "../blocked-by.ts";
 import { onStore, onTarget } from "../connect.ts";
 import {
+  type ListingFlags,
   listsByDefault,
+  moreText,
   number,
+  spanIn,
   type StoreFlags,
   type TargetFlags,
   withJson,
+  withListing,
   withPage,
   withStoreOnly,
   withTarget,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
-import { bar, plural, startProgressBar } from "../progress.ts";
+import { count, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 import { parseInput } from "../task-flags.ts";
 import { printStarted, startedByFacts } from "../links.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = TargetFlags & { json?: true };
-type ListFlags = Flags & {
-  name?: string;
-  status?: TaskStatus;
-  tenant?: string;
-  cursor?: string;
-  limit: number;
-};
+type ListFlags = Flags &
+  ListingFlags & {
+    name?: string;
+    status?: TaskStatus;
+    tenant?: string;
+    scope?: string;
+    group?: string;
+    payload?: string[];
+    cursor?: string;
+    limit: number;
+  };
 
 type PruneFlags = StoreFlags & {
   json?: true;
@@ -68,8 +76,14 @@ Examples:
   )
     .option("--name <name>", "only tasks of this name")
     .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
-    .option("--tenant <tenant>", "only tasks of this tenant");
-  withPage(listing, 20).action(list);
+    .option("--tenant <tenant>", "only tasks of this tenant")
+    .option("--scope <scope>", "only tasks of this concurrency limit, such as key/mail/acme")
+    .option("--group <id>", "only failed tasks of this group of errors")
+    .option(
+      "--payload <path=value...>",
+      "only tasks with this value in their payload, such as order.id=7; needs --name and --since",
+    );
+  withPage(withListing(listing, "tasks"), 20).action(list);
   listsByDefault(tasks, listing);
   withJson(
     withTarget(
@@ -163,14 +177,31 @@ export function eventLine(event: TaskEvent): string {
   return parts.join("  ");
 }
 
-async function list({ json, url, config, store, ...filter }: ListFlags): Promise<void> {
+async function list({ json, url, config, store, ...flags }: ListFlags): Promise<void> {
+  const { since, until, payload, ...named } = flags;
+  const filter = {
+    ...named,
+    ...spanIn({ ...(since !== undefined && { since }), ...(until !== undefined && { until }) }),
+    ...(payload && { payload: Object.fromEntries(payload.map(payloadValue)) }),
+  };
   const page = await onTarget({ url, config, store }, (flotilla) => flotilla.tasks.list(filter));
   if (json) return printJson(page);
-  if (page.tasks.length === 0) return print("no tasks");
+  const more = page.next === null ? undefined : moreText(page.next, page.lookedBackTo);
+  if (page.tasks.length === 0)
+    return print(more === undefined ? "no tasks" : `no tasks so far; ${more}`);
   const nowMs = systemClock.now();
   const heading = ["id", "name", "status", "failures", "age", ""].map((each) => paint("dim", each));
   print(columns([heading, ...page.tasks.map((task) => toRow(task, nowMs))]));
-  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
+  if (more !== undefined) print(paint("dim", more));
+}
+
+function payloadValue(text: string): [string, ReturnType<typeof scalarOf>] {
+  const at = text.indexOf("=");
+  if (at > 0) return [text.slice(0, at), scalarOf(text.slice(at + 1))];
+  throw new FlotillaError(
+    "invalid_option",
+    `--payload takes <path>=<value>, such as order.id=7, not ${JSON.stringify(text.slice(0, 80))}`,
+  );
 }
 
 function noWorker({ flowVersion, version }: Task): string {
@@ -381,14 +412,12 @@ async function prune({ json, olderThan, status, yes, ...where }: PruneFlags): Pr
   const progress = startProgressBar();
   try {
     await onStore(where, async (flotilla) => {
-      const { byStatus } = await flotilla.tasks.stats();
-      const all = Object.values(byStatus).reduce((sum, each) => sum + each, 0);
       const { deleted } = await flotilla.tasks.prune({
         olderThanMs: Math.max(60_000, Math.round(olderThan * dayMs)),
         ...(status && { status }),
         signal: stop.signal,
         onProgress: (done) =>
-          progress.show(`${bar(Math.min(done.seen, all), all)}, ${done.deleted} deleted`),
+          progress.show(`${count(done.seen)} looked at, ${count(done.deleted)} deleted`),
       });
       progress.end();
       if (json) printJson({ deleted });

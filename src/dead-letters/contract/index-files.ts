@@ -55,6 +55,29 @@ export function indexFilesContract(kind: StoreKind): void {
       expect(first.tasks[0]).toMatchObject({ taskId: latest, group, failures: 3, deaths: 0 });
     });
 
+    test("has the tasks of a group in the order of their ids, for lists of tasks", async () => {
+      const paper = await scene.failed("a", 5, (at) => `no paper in tray ${at}`);
+      const ink = await scene.failed("a", 2, "no ink");
+      const { groups } = await scene.letters.groups();
+      const groupOf = (taskIds: readonly string[]) =>
+        groups.find(({ tasks }) => tasks === taskIds.length)!.group;
+      const client = scene.queue.client({ inGroup: scene.letters.inGroup });
+      const listed = async (group: string): Promise<string[]> => {
+        const found: string[] = [];
+        for (let cursor: string | null | undefined; cursor !== null;) {
+          const page = await client.list({ group, limit: 2, ...(cursor && { cursor }) });
+          found.push(...page.tasks.map(({ taskId }) => taskId));
+          cursor = page.next;
+        }
+        return found;
+      };
+      // What fails last isn't always the newest.
+      await scene.fail([paper[0]!], "no paper in tray 9");
+      expect(await listed(groupOf(paper))).toEqual(paper.toReversed());
+      expect(await listed(groupOf(ink))).toEqual(ink.toReversed());
+      client.close();
+    });
+
     test("names groups alike for every process, and by nothing that can be made from a guess", async () => {
       const { failed, queue, letters } = scene;
       await failed("mail", 2, "no such user 4");

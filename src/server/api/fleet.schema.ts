@@ -144,14 +144,24 @@ export const fleetSpecs = {
     path: "/v1/stats",
     operationId: "getStats",
     tag: "fleet",
-    summary: "How many tasks there are of each name and status. Counts the table.",
+    summary: "How many tasks there are of each name and status, counted to 10,000 of a kind.",
     verb: "fleet:read",
+    query: z.strictObject({
+      exact: described(
+        z.enum(["true", "false"]),
+        "`true` counts the table, which takes as long as there are tasks.",
+      ).optional(),
+    }),
     answers: {
       200: named(
         "Stats",
         z.object({
           byStatus,
           byName: z.record(z.string(), byStatus).readonly(),
+          atLeast: described(
+            z.array(z.enum(["pending", "claimed", "completed", "failed", "cancelled"])).readonly(),
+            "Statuses with more tasks than were counted: their numbers are lower bounds.",
+          ),
           noWorker: described(
             z.array(z.string()).readonly(),
             "Names that no live pod has a handler for.",
@@ -159,7 +169,7 @@ export const fleetSpecs = {
         }),
       ),
     },
-    errors: [],
+    errors: ["invalid_option", "timeout"],
   }),
   depth: spec({
     method: "get",

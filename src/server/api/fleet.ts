@@ -40,7 +40,9 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.pods).to(async () => {
       return { status: 200, body: { pods: await flotilla.pods() } };
     }),
-    route(fleetSpecs.stats).to(async () => ({ status: 200, body: await flotilla.tasks.stats() })),
+    route(fleetSpecs.stats).to(async ({ query }) => {
+      return { status: 200, body: await flotilla.tasks.stats({ exact: query.exact === "true" }) };
+    }),
     route(fleetSpecs.depth).to(async () => {
       return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
     }),

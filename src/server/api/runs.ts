@@ -55,10 +55,11 @@ export function runRoutes(parts: RunRoutes): Route[] {
       const noWorker = (await noWorkerAmong(flotilla, [flow])).has(flow);
       return { status: created ? 201 : 200, body: { runId, created, noWorker } };
     }),
-    route(runSpecs.list).to(async ({ caller, query: { setAside, ...query } }) => {
+    route(runSpecs.list).to(async ({ caller, query: { setAside, ...query }, context }) => {
       const held = withoutUndefined({ ...query, tenant: heldTenant(caller, query.tenant) });
       const filter = setAside === undefined ? {} : { setAside: true };
-      return { status: 200, body: await runs.list({ ...held, ...filter }) };
+      const { signal } = context.req.raw;
+      return { status: 200, body: await runs.list({ ...held, ...filter, signal }) };
     }),
     route(runSpecs.get).to(async ({ caller, params: { runId } }) => {
       const run = await runs.get(runId);

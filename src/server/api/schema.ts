@@ -132,6 +132,35 @@ export const next = described(
   "The cursor of the page that follows, or null.",
 );
 
+const atMs = (description: string) =>
+  described(wholeNumber({ min: 0, max: 2 ** 48 - 2 }), description).optional();
+
+/** Query parameters that lists of tasks and of runs have in common. */
+export const listing = {
+  key: described(z.string().max(500), "The unique key. Found at once with a name.").optional(),
+  pod: described(z.string().max(500), "Only those that run on this pod.").optional(),
+  session: described(
+    z.string().max(500),
+    "Only those that turns of this session have started.",
+  ).optional(),
+  run: described(z.string().max(500), "Only those that this run or task has started.").optional(),
+  sinceMs: atMs("Only those that were created from this time on, in milliseconds since 1970."),
+  untilMs: atMs("Only those that were created up to this time."),
+  ...paging,
+};
+
+/** Where a list has got to, in the answer of one that is searched only so far at a time. */
+export const reach = {
+  next: described(
+    z.string().nullable(),
+    "The cursor of the page that follows, or null. A page may be empty and have one.",
+  ),
+  lookedBackTo: described(
+    z.int().nullable(),
+    "Up to which time the list was searched so far, in milliseconds since 1970; null where it was to its end.",
+  ),
+};
+
 /** Query parameters of a page of events, which are numbered. */
 export const eventPaging = z.strictObject({
   after: described(

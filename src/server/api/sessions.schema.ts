@@ -7,6 +7,7 @@ import {
   nextAfter,
   paging,
   described,
+  reach,
   shortText,
   sourced,
   spec,
@@ -198,7 +199,7 @@ export const sessionSpecs = {
       state: z.enum(["idle", "catching_up", "waiting", "compacting"]).optional(),
       ...paging,
     }),
-    answers: { 200: named("Sessions", z.object({ sessions: z.array(sessionSchema), next })) },
+    answers: { 200: named("Sessions", z.object({ sessions: z.array(sessionSchema), ...reach })) },
     errors: found,
   }),
   get: spec({

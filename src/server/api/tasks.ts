@@ -1,12 +1,15 @@
-import type { Json } from "../../base/json.ts";
+import { type Json, scalarOf } from "../../base/json.ts";
 import type { Context } from "hono";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json-rows.ts";
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
-import type { TaskEventsOptions } from "../../tasks/tasks.ts";
+import { createPathRules, hidden } from "../../redaction/paths.ts";
+import { sharedRedactor } from "../../redaction/redactor.ts";
+import { sensitivePaths } from "../../redaction/sensitive.ts";
+import type { ListOptions, TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Links } from "../../links/links.ts";
-import { type Caller, canSee, heldTenant, onlyTenant } from "../auth/caller.ts";
+import { type Caller, canSee, heldTenant, onlyTenant, requireVerb } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
@@ -36,6 +39,8 @@ const maxRows = 100_000;
 const ndjsonType = "application/x-ndjson";
 // The largest page.
 const maxEvents = 1_000;
+// More than a path may have, so that one that is too long is refused as that.
+const maxPathNames = 10;
 
 /** Tasks: enqueue, read, cancel and retry them. */
 export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route[] {
@@ -70,9 +75,16 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       ]);
       return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
-    route(taskSpecs.list).to(async ({ caller, query }) => {
-      const filter = { ...query, tenant: heldTenant(caller, query.tenant) };
-      return { status: 200, body: await flotilla.tasks.list(withoutUndefined(filter)) };
+    route(taskSpecs.list).to(async ({ caller, query: { payload, ...query }, context }) => {
+      const filter = withoutUndefined({ ...query, tenant: heldTenant(caller, query.tenant) });
+      const values = payload === undefined ? undefined : payloadValues(payload);
+      if (values) {
+        requireVerb(caller, "payloads:read");
+        checkShown(contractOf(query.name ?? ""), values);
+      }
+      const { signal } = context.req.raw;
+      const listed = { ...filter, ...(values && { payload: values }), signal };
+      return { status: 200, body: await flotilla.tasks.list(listed) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
       const task = await flotilla.tasks.get(taskId);
@@ -122,6 +134,30 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 200, body: { status: "pending", ...retried } };
     }),
   ];
+}
+
+type PayloadValues = NonNullable<ListOptions["payload"]>;
+
+/** The values that a query has gathered, of which each is JSON or text. */
+function payloadValues(gathered: string): PayloadValues {
+  const pairs = JSON.parse(gathered) as [string, string][];
+  return Object.fromEntries(pairs.map(([path, text]) => [path, scalarOf(text)]));
+}
+
+/** Refuses to search by what no caller is shown, since a match would confirm a guess. */
+function checkShown({ input }: TaskContract, values: PayloadValues): void {
+  const marked = createPathRules(sensitivePaths(input).map(hidden));
+  for (const [path, value] of Object.entries(values)) {
+    const names = path.split(".", maxPathNames);
+    const whole = names.reduceRight<unknown>((inner, name) => ({ [name]: inner }), value);
+    const isMarked = names.some((_, at) => marked?.at(names.slice(0, at + 1)) === "hidden");
+    // The same value comes back where nothing in it is hidden.
+    if (!isMarked && sharedRedactor.value(whole, "input") === whole) continue;
+    throw new FlotillaError(
+      "forbidden",
+      `payload.${names.join(".").slice(0, 80)} isn't shown to callers, so tasks can't be listed by it`,
+    );
+  }
 }
 
 /** Without what is of another tenant, unless the caller may see all. */

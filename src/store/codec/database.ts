@@ -32,6 +32,7 @@ export function withCodec(database: Database, text: StoredText): Database {
   };
   return {
     ...database,
+    encodesContent: true,
     async read(statement, options) {
       return decodeRows(await database.read(encodeContent(statement, text.encode), options), text);
     },

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { type MovableClock, eventLoopTurns, until } from "../../base/contract/movable-clock.ts";
-import type { Database } from "../database.ts";
+import { type Database, pageReads } from "../database.ts";
 import { migrate } from "../migrate.ts";
 import { now, returning, rows, sql, type Statement, table, type TableName } from "../sql.ts";
 
@@ -213,6 +213,19 @@ export function databaseContract(kind: StoreKind): void {
       expect(inserted).toHaveLength(count);
       const stored = await database.read(sql`select id, body from scratch order by id`);
       expect(stored).toEqual(given.map(([id, body]) => ({ id, body })));
+    });
+
+    test("gives pages what others get, however many are sent at once, and nothing after an abort", async () => {
+      await database.write([sql`insert into scratch (id) values (8)`]);
+      const pages = Array.from({ length: 30 }, () =>
+        pageReads(database).read(sql`select id from scratch where id = 8`),
+      );
+      for (const rows of await Promise.all(pages)) expect(rows).toEqual([{ id: 8 }]);
+      const wrong = pageReads(database).read(sql`select nonsense`);
+      await expect(wrong).rejects.toMatchObject({ code: "internal" });
+      const dropped = pageReads(database, AbortSignal.abort()).read(sql`select 1 as one`);
+      await expect(dropped).rejects.toMatchObject({ code: "cancelled" });
+      expect(await pageReads(database).read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
     });
 
     test("gives cold reads what others get, however many are sent at once", async () => {

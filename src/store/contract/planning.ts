@@ -7,8 +7,19 @@ import { postgresDialect } from "../postgres/dialect.ts";
 import { type Dialect, render, type Statement, type Value } from "../sql.ts";
 import { sqliteDialect } from "../sqlite/dialect.ts";
 
+type PlanningOptions = {
+  /** Settings of the connection. Default: those of most of ours. */
+  settings?: readonly string[];
+};
+
+// Whatever values come later, it is this plan that is used for them.
+const usualSettings = ["plan_cache_mode = force_generic_plan"];
+
 /** Gives plans as they are made on our connections, in a database with such a history. */
-export function planning(history: readonly string[]) {
+export function planning(
+  history: readonly string[],
+  { settings = usualSettings }: PlanningOptions = {},
+) {
   let client: pg.Client;
   let remove: () => Promise<void>;
 
@@ -18,8 +29,7 @@ export function planning(history: readonly string[]) {
     await (await openStore(made.url)).close();
     client = new pg.Client(made.url);
     await client.connect();
-    // Whatever values come later, it is this plan that is used for them.
-    await client.query("set plan_cache_mode = force_generic_plan");
+    for (const setting of settings) await client.query(`set ${setting}`);
     await client.query("alter table flotilla.task set (autovacuum_enabled = off)");
     for (const text of history) await client.query(text);
   });

@@ -18,9 +18,9 @@ export async function openReduced(url: string): Promise<Database> {
   };
   return {
     ...database,
-    async read(statement) {
+    async read(statement, options) {
       understood([statement]);
-      return database.read(statement);
+      return database.read(statement, options);
     },
     async write(statements, options) {
       understood(statements);

@@ -26,7 +26,7 @@ export type PostgresStore = PostgresTimeouts & {
   ssl?: boolean | ConnectionOptions;
   /** The schema of Flotilla's tables. Default `flotilla`. */
   schema?: string;
-  /** Connections for writes, and as many for reads. Default 4. Two more are for cold reads. */
+  /** Connections for writes, and as many for reads. Default 4. Two more are for cold reads, two for pages. */
   connections?: number;
   /** The kind of pooler before the server. Detected if not given. */
   pooler?: Pooler;

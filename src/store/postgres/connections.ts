@@ -3,10 +3,11 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode, tooManyReads } from "../../base/errors.ts";
 import { createSemaphore } from "../../base/semaphore.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Durability, Row } from "../database.ts";
+import { type Durability, pageTookTooLong, type Row } from "../database.ts";
 import type { Query } from "../sql.ts";
 import { withoutPool, type PostgresStore } from "./config.ts";
 import {
+  beginPage,
   beginWithSettings,
   clientClass,
   connectionConfig,
@@ -15,13 +16,19 @@ import {
   startUpConfig,
   timeoutsOf,
 } from "./driver.ts";
-import { isStalePlan, preparedElsewhere, refusesSettings, postgresError } from "./errors.ts";
+import {
+  isStalePlan,
+  isTooSlow,
+  preparedElsewhere,
+  refusesSettings,
+  postgresError,
+} from "./errors.ts";
 import { type TransactOptions, transact } from "./transaction.ts";
 
 /** The connections to the server, and what was detected about poolers in between. */
 export type Connections = {
-  /** Runs queries in one transaction. */
-  run(kind: Kind, queries: readonly Query[]): Promise<Row[][]>;
+  /** Runs queries in one transaction. `wanted` is called when the turn of a page has come, and may throw. */
+  run(kind: Kind, queries: readonly Query[], wanted?: () => void): Promise<Row[][]>;
   /**
    * Whether the end of a connection shows to other sessions. Not behind a pooler, whose connections
    * stay, nor where the server has no view of its connections that this role may read.
@@ -29,15 +36,15 @@ export type Connections = {
   areSeen(): Promise<boolean>;
   /** Finds that out anew, after a transaction that relied on it was refused. */
   forgetSeen(): void;
-  /** Rejects cold reads that wait for a connection. Reads in progress continue. */
+  /** Rejects cold reads and pages that wait for a connection. Reads in progress continue. */
   refuseWaiting(error: unknown): void;
   /** A client to listen on that is not connected yet; undefined if no notification would arrive. */
   listener(): Promise<pg.Client | undefined>;
   end(): Promise<void>;
 };
 
-/** The kinds that have connections of their own; `cold` as in `ReadOptions`. */
-type Kind = "read" | "write" | "cold";
+/** The kinds that have connections of their own; `cold` and `page` as in `ReadOptions`. */
+type Kind = "read" | "write" | "cold" | "page";
 
 type Parts = {
   driver: typeof pg;
@@ -52,6 +59,8 @@ const defaultConnections = 4;
 // For pages of sessions' messages, whose clients can wait a moment: two, so that one long page does
 // not block the others.
 const maxColdConnections = 2;
+// For pages that people look at. They are opened with the first page, and closed 10 seconds after the last.
+const maxPageConnections = 2;
 // The default of a pool of `pg`.
 const defaultPoolMax = 10;
 
@@ -76,6 +85,7 @@ export function openConnections(parts: Parts): Connections {
   const { answerTimeoutMs, connectTimeoutMs } = timeoutsOf(store);
   const types = plainNumbers(driver);
   const perTransaction = beginWithSettings(store, durability);
+  const perPage = beginPage(store);
   const isDeclaredPooled = store.pooler === "transaction";
   let begin = store.pool || isDeclaredPooled ? perTransaction : undefined;
   let prepared: number | undefined = isDeclaredPooled ? undefined : 0;
@@ -183,18 +193,19 @@ export function openConnections(parts: Parts): Connections {
   // A semaphore of our own, because a caller's pool serves all kinds and cold reads must not use
   // all of it. They wait as long as for a connection, so that with a silent server waiting reads
   // fail no later than the ones in progress.
-  const cold = createSemaphore(coldConnections(store), {
-    clock,
-    waitMs: connectTimeoutMs,
-    late: tooManyReads,
-  });
+  const waits = { clock, waitMs: connectTimeoutMs, late: tooManyReads };
+  const cold = createSemaphore(coldConnections(store), waits);
+  // Of a caller's pool, pages and cold reads together take no more than cold reads may.
+  const page = store.pool ? cold : createSemaphore(maxPageConnections, waits);
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);
       const replan = isStale(client);
       const sentMs = clock.monotonic();
       try {
-        const tables = await transact(client, queries, { ...transactOptions(), replan });
+        const begun =
+          kind === "page" ? { ...transactOptions(), begin: perPage } : transactOptions();
+        const tables = await transact(client, queries, { ...begun, replan });
         // A transaction that plans anew is slow for that.
         if (!replan) noteSpeed(client, clock.monotonic() - sentMs);
         return tables;
@@ -204,13 +215,25 @@ export function openConnections(parts: Parts): Connections {
     }
   };
 
+  const askPage = async (queries: readonly Query[], wanted?: () => void): Promise<Row[][]> => {
+    wanted?.();
+    try {
+      return await ask("page", queries);
+    } catch (error) {
+      throw error instanceof FlotillaError && isTooSlow(error.cause)
+        ? pageTookTooLong(error)
+        : error;
+    }
+  };
+
   const onError = (error: Error) => log.warn({ error: error.message }, "database connection broke");
   store.pool?.on("error", onError);
 
   return {
-    async run(kind, queries) {
+    async run(kind, queries, wanted) {
       await inspectOnce();
-      return kind === "cold" ? cold.run(() => ask(kind, queries)) : ask(kind, queries);
+      if (kind === "cold") return cold.run(() => ask(kind, queries));
+      return kind === "page" ? page.run(() => askPage(queries, wanted)) : ask(kind, queries);
     },
     async areSeen() {
       await inspectOnce();
@@ -223,7 +246,10 @@ export function openConnections(parts: Parts): Connections {
     forgetSeen() {
       seen = undefined;
     },
-    refuseWaiting: cold.refuse,
+    refuseWaiting(error) {
+      cold.refuse(error);
+      page.refuse(error);
+    },
     async listener() {
       await inspectOnce();
       const keepsSessions = store.pooler === "session" || store.pooler === "none";
@@ -243,7 +269,7 @@ export function openConnections(parts: Parts): Connections {
 function openPools({ driver, store, durability, log }: Parts, how: "session" | "plain"): Pools {
   if (store.pool) {
     const pool = store.pool as pg.Pool;
-    return { read: pool, write: pool, cold: pool };
+    return { read: pool, write: pool, cold: pool, page: pool };
   }
   const open = (max = store.connections ?? defaultConnections) => {
     const made = new driver.Pool({
@@ -259,7 +285,8 @@ function openPools({ driver, store, durability, log }: Parts, how: "session" | "
     made.on("connect", (client) => client.on("error", () => {}));
     return made;
   };
-  return { read: open(), write: open(), cold: open(coldConnections(store)) };
+  const cold = open(coldConnections(store));
+  return { read: open(), write: open(), cold, page: open(maxPageConnections) };
 }
 
 /** Leaves at least one connection of a caller's pool for other work, if it has more than one. */

@@ -35,6 +35,7 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
       // `create schema if not exists` needs a privilege on the database even if the schema exists.
       create_schema: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
       foreign_tables: foreignIn(schema),
+      json_reader: jsonReader(schema),
       migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
       // Without skipping, claims wait for each other instead.
       for_update_skip_locked: without.includes("skip locked")
@@ -61,6 +62,10 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
     // A task has three row versions in its life. Side by side they take fewer pages than far apart.
     leaveSpace: (table) => `alter table ${table} set (fillfactor = 50)`,
     among: (column, found) => `${column} = any(array(${found}))`,
+    jsonAt(column, { path, value }, bind) {
+      const names = bind(`{${path.map(quoted).join(",")}}`);
+      return `${schema}.json_of(${column}) #> ${names}::text[] = ${bind(JSON.stringify(value))}::jsonb`;
+    },
     rows: (values, columns, bind) => {
       const arrays = Object.values(columns).map((type, at) => {
         const column = bind(arrayText(values, at));
@@ -73,6 +78,20 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
       return `(select ${picked.join(", ")} from unnest(${arrays.join(", ")}) as each_row (${names.join(", ")}))`;
     },
   };
+}
+
+/**
+ * Text as JSON, or null where it isn't any: a cast would fail the whole statement for one such row.
+ * `is json`, which tells that, came with version 16.
+ */
+function jsonReader(schema: string): string {
+  return `create or replace function ${schema}.json_of(given text) returns jsonb
+    language plpgsql immutable strict as $$
+    begin
+      return given::jsonb;
+    exception when data_exception or program_limit_exceeded then
+      return null;
+    end $$`;
 }
 
 /** Objects that belong to extensions are ignored. */

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { FlotillaError } from "../../base/errors.ts";
-import type { Durability } from "../database.ts";
+import { type Durability, pageReadMs } from "../database.ts";
 import { defaultTimeouts, type PostgresStore, type PostgresTimeouts } from "./config.ts";
 
 const bigintOid = 20;
@@ -97,6 +97,29 @@ export function beginWithSettings(store: PostgresTimeouts, durability: Durabilit
     "set local plan_cache_mode = force_generic_plan",
   ];
 }
+
+/**
+ * Begins the read of a page. Where the statistics of a table are off, the server may take reading and
+ * sorting all of it for cheaper than the end of an index, which is all that a page needs.
+ */
+export function beginPage(store: PostgresTimeouts): string[] {
+  const { statementTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
+  return [
+    "begin isolation level read committed read only",
+    `set local statement_timeout = ${Math.min(statementTimeoutMs, pageReadMs)}`,
+    `set local idle_in_transaction_session_timeout = ${idleInTransactionTimeoutMs}`,
+    ...pagePlans.map((setting) => `set local ${setting}`),
+  ];
+}
+
+/** How pages are planned. A plan without a choice counts as very expensive, and must not be compiled for that. */
+export const pagePlans = [
+  "plan_cache_mode = force_generic_plan",
+  "enable_seqscan = off",
+  "enable_bitmapscan = off",
+  "enable_sort = off",
+  "jit = off",
+] as const;
 
 function synchronousCommit(durability: Durability): "on" | "off" {
   return durability === "full" ? "on" : "off";

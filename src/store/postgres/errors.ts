@@ -107,6 +107,11 @@ export function isReadOnly(error: unknown): boolean {
   return sqlState(error) === "25006";
 }
 
+/** The server has cancelled a statement that took too long. */
+export function isTooSlow(error: unknown): boolean {
+  return sqlState(error) === "57014";
+}
+
 /** A pooler refused the startup settings of a session. */
 export function refusesSettings(error: unknown): boolean {
   return sqlState(error) === "08P01" && /startup parameter/.test(messageOf(error));

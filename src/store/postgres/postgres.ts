@@ -3,7 +3,7 @@ import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
-import type { Database, Durability, OnStoreEvent } from "../database.ts";
+import { checkWanted, type Database, type Durability, type OnStoreEvent } from "../database.ts";
 import { render, renderAll } from "../sql.ts";
 import { postgresTransaction } from "../caller-transaction.ts";
 import { openConnections } from "./connections.ts";
@@ -65,7 +65,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
-  /** Calls made before a close are finished, except waiting cold reads; later ones are rejected. */
+  /** Calls made before a close are finished, except cold reads and pages that wait; later ones are rejected. */
   const guarded = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
     if (closing) return Promise.reject(closedError());
     const answer = ask();
@@ -76,10 +76,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
   };
 
   return {
-    read: (statement, { cold = false } = {}) =>
+    read: (statement, { cold = false, page = false, signal } = {}) =>
       guarded(async () => {
-        const kind = cold ? "cold" : "read";
-        const [rows] = await connections.run(kind, [render(statement, dialect)]);
+        const kind = page ? "page" : cold ? "cold" : "read";
+        const queries = [render(statement, dialect)];
+        const [rows] = await connections.run(kind, queries, () => checkWanted(signal));
         return rows!;
       }),
     write: (statements, options = {}) =>

@@ -1,4 +1,4 @@
-import type { Dialect } from "../sql.ts";
+import type { Dialect, JsonScalar } from "../sql.ts";
 
 /**
  * The current time in functions that SQLite has had since long before 3.42: a column's default is
@@ -36,6 +36,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
           and not exists (select 1 from pragma_table_info('flotilla_migration') where name = 'needs')
         order by name`,
       migration_lock: "select 1",
+      json_reader: "select 1",
       for_update_skip_locked: "",
       for_update_of_task: "",
       for_update_of_task_skip_locked: "",
@@ -54,9 +55,24 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     // Rows are updated in place.
     leaveSpace: () => "select 1",
     among: (column, found) => `${column} in (${found})`,
+    jsonAt(column, { path, value }, bind) {
+      const steps = `$${path.map((name) => `."${name}"`).join("")}`;
+      const type = `json_type(${column}, ${bind(steps)})`;
+      const isOfKind =
+        typeof value === "number"
+          ? `${type} in ('integer', 'real')`
+          : `${type} = ${bind(jsonTypeOf(value))}`;
+      // `is` holds for two nulls.
+      const isValue = `json_extract(${column}, ${bind(steps)}) is json_extract(${bind(JSON.stringify(value))}, '$')`;
+      return `case when json_valid(${column}) then ${isOfKind} and ${isValue} else false end`;
+    },
     rows: (values, columns, bind) => {
       const picks = Object.keys(columns).map((name, at) => `value ->> ${at} as ${name}`);
       return `(select ${picks.join(", ")} from ${each}(${bind(JSON.stringify(values))}))`;
     },
   };
+}
+
+function jsonTypeOf(value: JsonScalar): string {
+  return typeof value === "string" ? "text" : String(value);
 }

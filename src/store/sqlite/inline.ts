@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { Database } from "../database.ts";
+import { checkWanted, type Database } from "../database.ts";
 import { channelListeners } from "../notifications.ts";
 import { render, sql } from "../sql.ts";
 import {
@@ -21,8 +21,9 @@ export function inlineDatabase(connection: SqliteConnection): Database {
     if (!open) throw new FlotillaError("closed", "the database was closed");
   };
   return {
-    async read(statement) {
+    async read(statement, { page = false, signal } = {}) {
       checkOpen();
+      if (page) checkWanted(signal);
       return toObjects(connection.read(render(statement, connection.dialect)));
     },
     async write(statements, { notify = false, channels: channelNames } = {}) {

@@ -6,13 +6,14 @@ import type { Database, OnStoreEvent, Row } from "../database.ts";
 import { render } from "../sql.ts";
 import { type ConnectionOptions, toObjects } from "./connection.ts";
 import { createCommitNotifications, watchCommits } from "./notifications.ts";
+import { createPageReader } from "./page-reader.ts";
 import { createThreadClient } from "./thread-client.ts";
 
 const coldWaitMs = 30_000;
 
 /**
- * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads,
- * and a watch on the write-ahead log that reports commits of any process.
+ * One SQLite file, shared by any number of processes: a thread that writes, a thread that reads, one
+ * more while pages are read, and a watch on the write-ahead log that reports commits of any process.
  */
 export async function openSqlite(
   options: ConnectionOptions,
@@ -25,6 +26,9 @@ export async function openSqlite(
   const reader = await opening.catch(async (error: unknown) => {
     await writer.close();
     throw error;
+  });
+  const pages = createPageReader({
+    open: () => createThreadClient({ ...options, create: false }, { onContended }),
   });
   const commits = watchCommits(options.path, notifications.holdMs);
   const { dialect } = writer;
@@ -41,7 +45,12 @@ export async function openSqlite(
 
   return {
     async read(statement, options = {}) {
-      const ask = () => reader.request({ read: render(statement, dialect) });
+      const query = render(statement, dialect);
+      if (options.page) {
+        if (closing) throw closedError();
+        return toObjects(await pages.read(query, options.signal));
+      }
+      const ask = () => reader.request({ read: query });
       const [table] = await (options.cold ? cold.run(ask) : ask());
       return toObjects(table!);
     },
@@ -64,7 +73,10 @@ export async function openSqlite(
       cold.refuse(closedError());
       // One after the other: of two that close at once neither is the last, and the last one
       // checkpoints the log into the file, so that the file alone is the whole store.
-      return (closing ??= reader.close().then(() => writer.close()));
+      return (closing ??= pages
+        .close(closedError())
+        .then(() => reader.close())
+        .then(() => writer.close()));
     },
   };
 }

@@ -15,6 +15,7 @@ import { graphContract } from "./graph.ts";
 import { keysContract } from "./keys.ts";
 import { linksContract } from "./links.ts";
 import { limitsContract } from "./limits.ts";
+import { listContract } from "./list.ts";
 import { pauseContract } from "./pause.ts";
 import { policiesContract } from "./policies.ts";
 import { outboxContract } from "./outbox.ts";
@@ -56,6 +57,7 @@ export function tasksContract(kind: StoreKind): void {
   pruneContract(kind);
   linksContract(kind);
   inspectContract(kind);
+  listContract(kind);
   depthContract(kind);
   waitForContract(kind);
   dependenciesContract(kind);

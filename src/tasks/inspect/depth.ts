@@ -1,15 +1,17 @@
 import { allNames } from "../../protocol/task-options.ts";
-import type { Database } from "../../store/database.ts";
+import { type Database, pageReads, type Row } from "../../store/database.ts";
+import type { TaskStatus } from "../rows.ts";
 import { levelsInUse } from "../sql/claim.ts";
 import {
   countClaimed,
-  countPending,
+  countTasks,
   maxDepthCount,
   namesWaiting,
   otherDepths,
   readyDepth,
 } from "../sql/inspect.ts";
 import { listPauses } from "../sql/limits.ts";
+import { countHeld, countNewest } from "../sql/list.ts";
 
 /**
  * The state of a task: ready to claim, delayed, waiting for dependencies, blocked by its key's
@@ -76,18 +78,89 @@ export async function readDepth(database: Database): Promise<Depth> {
   return depth;
 }
 
-/** All open tasks: the pending ones by name, the claimed ones by the pod that holds them. */
+type Counts = Record<TaskStatus, number>;
+
+/** How many tasks there are of each name and status. */
+export type TaskCounts = {
+  readonly byStatus: Readonly<Counts>;
+  readonly byName: Readonly<Record<string, Readonly<Counts>>>;
+  /** The statuses with more tasks than were counted. */
+  readonly atLeast: readonly TaskStatus[];
+};
+
+const pendingStates = ["ready", "delayed", "waiting", "blocked", "alone"] as const;
+
+/**
+ * Counts tasks by name and status. Without `exact`, those that are open or failed are counted as `depth`
+ * does, and the others among the newest tasks, up to `maxDepthCount`; a table with fewer tasks is counted
+ * whole.
+ */
+export async function readStats(
+  database: Database,
+  { exact = false }: { exact?: boolean },
+): Promise<TaskCounts> {
+  if (exact) return { ...toCounts(await database.read(countTasks())), atLeast: [] };
+  const pages = pageReads(database);
+  const newest = await pages.read(countNewest(maxDepthCount));
+  const counted = newest.reduce((sum, row) => sum + Number(row["tasks"]), 0);
+  if (counted < maxDepthCount) return { ...toCounts(newest), atLeast: [] };
+  const [depth, held] = await Promise.all([readDepth(pages), pages.read(countHeld(maxDepthCount))]);
+  const known = [...depth].flatMap(([name, of]) => [
+    { name, status: "pending", tasks: pendingIn(of) },
+    { name, status: "claimed", tasks: of.running },
+    { name, status: "failed", tasks: of.failed },
+  ]);
+  const counts = toCounts([
+    ...newest.filter((row) => row["status"] === "completed" || row["status"] === "cancelled"),
+    ...known.filter(({ tasks }) => tasks > 0),
+    ...held.map((row) => ({ ...row, status: "pending" })),
+  ]);
+  const isFull = (...states: readonly DepthState[]) =>
+    states.some(
+      (state) => [...depth.values()].reduce((sum, of) => sum + of[state], 0) >= maxDepthCount,
+    );
+  const isHeld = held.reduce((sum, row) => sum + Number(row["tasks"]), 0) >= maxDepthCount;
+  return {
+    ...counts,
+    atLeast: [
+      ...(isFull(...pendingStates) || isHeld ? (["pending"] as const) : []),
+      ...(isFull("running") ? (["claimed"] as const) : []),
+      "completed",
+      ...(isFull("failed") ? (["failed"] as const) : []),
+      "cancelled",
+    ],
+  };
+}
+
+function pendingIn(of: NameDepth): number {
+  return pendingStates.reduce((sum, state) => sum + of[state], 0);
+}
+
+/** Open tasks, no number beyond `maxDepthCount`: the pending by name, the claimed by the pod that holds them. */
 export type OpenCounts = {
   readonly pending: readonly { readonly name: string; readonly tasks: number }[];
   readonly claimed: readonly { readonly podId: string; readonly tasks: number }[];
 };
 
-/** Counts every open task, whatever that costs. */
-export async function readOpenCounts(database: Pick<Database, "read">): Promise<OpenCounts> {
-  const pending = await database.read(countPending());
-  const claimed = await database.read(countClaimed());
+export async function readOpenCounts(database: Database): Promise<OpenCounts> {
+  const depth = await readDepth(database);
+  const claimed = await database.read(countClaimed(maxDepthCount));
+  const pending = [...depth].map(([name, of]) => ({ name, tasks: pendingIn(of) }));
   return {
-    pending: pending.map((row) => ({ name: row["name"], tasks: Number(row["tasks"]) })),
+    pending: pending.filter(({ tasks }) => tasks > 0),
     claimed: claimed.map((row) => ({ podId: row["claimed_by"], tasks: Number(row["tasks"]) })),
   };
+}
+
+function toCounts(rows: readonly Row[]): Pick<TaskCounts, "byStatus" | "byName"> {
+  const none = (): Counts => ({ pending: 0, claimed: 0, completed: 0, failed: 0, cancelled: 0 });
+  const byStatus = none();
+  const byName: Record<string, Counts> = Object.create(null);
+  for (const row of rows) {
+    const status = row["status"] as TaskStatus;
+    const name = (byName[row["name"]] ??= none());
+    name[status] += Number(row["tasks"]);
+    byStatus[status] += Number(row["tasks"]);
+  }
+  return { byStatus, byName };
 }

@@ -1,7 +1,7 @@
 import { noEntry, type WriteEntry } from "../../audit/act.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { allNames } from "../../protocol/task-options.ts";
-import { columnBytes, pageQuery } from "../../store/page.ts";
+import { columnBytes } from "../../store/page.ts";
 import {
   forUpdateOfTask,
   isAmong,
@@ -297,30 +297,6 @@ export function getTasks(taskIds: readonly string[]): Statement {
   return sql`select * from ${tasks} where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
-type ListFilter = {
-  readonly name?: string;
-  readonly status?: string;
-  readonly tenant?: string;
-  /** Only tasks with a lower id: the last of the previous page. */
-  readonly before?: string;
-  readonly limit: number;
-};
-
-/** A page of tasks, newest first. */
-export function listTasks(filter: ListFilter): Statement {
-  const conditions = [
-    ...(filter.name === undefined ? [] : [sql`name = ${filter.name}`]),
-    ...(filter.status === undefined ? [] : [sql`status = ${filter.status}`]),
-    ...(filter.tenant === undefined ? [] : [sql`tenant = ${filter.tenant}`]),
-    ...(filter.before === undefined ? [] : [sql`task_id < ${filter.before}`]),
-  ];
-  const where = conditions.length > 0 ? sql`where ${join(conditions, " and ")}` : sql``;
-  const from = sql`from ${tasks} ${where}`;
-  const { begin, keys, found } = pageQuery({ ...taskPage, from, limit: filter.limit });
-  return sql`${begin}
-    select *, ${found} from ${tasks} where ${isAmong(keys, sql`task_id`)} order by task_id desc`;
-}
-
 /** The order of pages of tasks and runs, and the size of a row in its public form. */
 export const taskPage = {
   key: sql`task_id`,
@@ -333,23 +309,19 @@ export const taskPage = {
   maxBytes: maxPageBytes,
 } as const;
 
+/** Counts every task, whatever that costs: for callers that ask for exact numbers. */
 export function countTasks(): Statement {
   return sql`
     select name, status, count(*) as tasks from ${tasks} group by name, status order by name, status`;
 }
 
-/** The number of pending tasks of each name. Reads all of them. */
-export function countPending(): Statement {
+/** The number of claimed tasks of each pod, up to `max` of all. */
+export function countClaimed(max: number): Statement {
   return sql`
-    select name, count(*) as tasks from ${tasks}
-    where status = 'pending' group by name order by name`;
-}
-
-/** The number of claimed tasks of each pod. */
-export function countClaimed(): Statement {
-  return sql`
-    select claimed_by, count(*) as tasks from ${tasks}
-    where status = 'claimed' group by claimed_by`;
+    select claimed_by, count(*) as tasks from (
+      select claimed_by from ${tasks} where status = 'claimed'
+      order by claimed_by, claim_call ${limit(max)}) held
+    group by claimed_by`;
 }
 
 /** The names of tasks that can be claimed, found by stepping along the index. */

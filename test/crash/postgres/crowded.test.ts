@@ -90,7 +90,7 @@ async function holdTasks(fleet: Fleet): Promise<void> {
 /** Each task ran once, on the pod that had it before, and its result counts. */
 async function allEndedAtOnce(fleet: Fleet): Promise<void> {
   await until("all have ended", async () => {
-    const { byStatus } = await fleet.flotilla.tasks.stats();
+    const { byStatus } = await fleet.flotilla.tasks.stats({ exact: true });
     return byStatus.completed === count;
   });
   expect(startsIn(fleet.ledger())).toHaveLength(count);

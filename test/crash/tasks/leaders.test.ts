@@ -50,7 +50,7 @@ describe.each(storeKinds)("on %s, two leaders at once", (on) => {
     const next = await fleet.start({ names: ["held"] });
     next.open("door");
     await until("all have ended", async () => {
-      const { byStatus } = await fleet.flotilla.tasks.stats();
+      const { byStatus } = await fleet.flotilla.tasks.stats({ exact: true });
       return byStatus.completed === count;
     });
     expect(startsIn(fleet.ledger())).toHaveLength(2 * count);

@@ -176,7 +176,7 @@ function sample(fleet: Fleet, history: History) {
       );
       const ackedBefore = new Set(acked.flatMap(({ tasks }) => tasks)).size;
       // While the store is away there is nothing to count.
-      const stats = await fleet.flotilla.tasks.stats().catch(() => undefined);
+      const stats = await fleet.flotilla.tasks.stats({ exact: true }).catch(() => undefined);
       if (stats) snapshots.push({ ackedBefore, byStatus: stats.byStatus });
       await pauseFor(500);
     }

@@ -84,7 +84,7 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     // At every look, and in the end: the task is completed if and only if its effect is there, once.
     expect(torn.slice(0, 5)).toEqual([]);
     expect(await halfDone(fleet)).toEqual([]);
-    const { byStatus } = await fleet.flotilla.tasks.stats();
+    const { byStatus } = await fleet.flotilla.tasks.stats({ exact: true });
     console.log({ seed, ...tally(fleet), byStatus });
     expect(byStatus).toMatchObject({ pending: 0, claimed: 0, failed: 0, cancelled: 0 });
     expect(await foreignEffects(fleet)).toEqual([]);
@@ -180,12 +180,12 @@ async function topUp(fleet: Fleet, random: Random): Promise<void> {
 
 async function openTasks(fleet: Fleet): Promise<number> {
   await pauseFor(50);
-  const { byStatus } = await fleet.flotilla.tasks.stats();
+  const { byStatus } = await fleet.flotilla.tasks.stats({ exact: true });
   return byStatus.pending + byStatus.claimed;
 }
 
 async function completedTasks(fleet: Fleet): Promise<number> {
-  return (await fleet.flotilla.tasks.stats()).byStatus.completed;
+  return (await fleet.flotilla.tasks.stats({ exact: true })).byStatus.completed;
 }
 
 /** Tasks that are completed without their effect, or have it without being completed, or twice. */

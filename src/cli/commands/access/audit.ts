@@ -1,9 +1,8 @@
 import type { Command } from "commander";
 import type { AuditEntry, AuditListOptions } from "../../../audit/audit.ts";
 import { sleep, systemClock } from "../../../base/clock.ts";
-import { FlotillaError } from "../../../base/errors.ts";
 import { onTarget } from "../../connect.ts";
-import { type TargetFlags, withJson, withPage, withTarget } from "../../flags.ts";
+import { type TargetFlags, timeOf, withJson, withPage, withTarget } from "../../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../../output.ts";
 import type { Operations } from "../../remote.ts";
 import { stopSignals } from "../../signals.ts";
@@ -133,13 +132,4 @@ function toRow(entry: AuditEntry): string[] {
       ...(reason === null ? [] : [oneLine(reason, maxTextChars)]),
     ].join(", "),
   ];
-}
-
-function timeOf(text: string): number {
-  const atMs = Date.parse(text);
-  if (!Number.isNaN(atMs)) return Math.max(0, atMs);
-  throw new FlotillaError(
-    "invalid_option",
-    `${JSON.stringify(text.slice(0, 40))} is no time: give one such as 2026-11-17 or 2026-11-17T09:30Z`,
-  );
 }

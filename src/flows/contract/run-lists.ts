@@ -1,0 +1,236 @@
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { StoreKind } from "../../store/contract/database.ts";
+import type { Database } from "../../store/database.ts";
+import { rows, sql, table } from "../../store/sql.ts";
+import { walkBounds } from "../../store/walk.ts";
+import { openTasks, type TasksHarness } from "../../tasks/contract/harness.ts";
+import { parked } from "../../tasks/sql/task-state.ts";
+import type { RunListOptions } from "../list.ts";
+import { createRuns, type Runs } from "../runs.ts";
+
+const tasks = table("task");
+
+type Given = {
+  id: number;
+  flow: string;
+  status: string;
+  tenant: string;
+  at: string | null;
+  isRun: boolean;
+  parked: number;
+};
+
+/** What lists and counts of runs promise on every store. */
+export function runListsContract(kind: StoreKind): void {
+  describe(`lists of runs on ${kind.name}`, () => {
+    let queue: TasksHarness;
+    let runs: Runs;
+    beforeEach(async () => {
+      queue = await openTasks(kind);
+      runs = createRuns(queue, queue);
+    });
+    afterEach(() => queue.close());
+
+    const idOf = (at: number) => `r${String(at).padStart(7, "0")}`;
+    const insert = async (given: readonly Given[]) => {
+      for (let at = 0; at < given.length; at += 5_000) {
+        await queue.database.write([
+          sql`insert into ${tasks} (task_id, name, status, tenant, cursor, flow_version, parked, created_at,
+              claimed_by)
+            select task_id, name, status, tenant, cursor, flow_version, parked, created_at, 'pod-1'
+            from ${rows(
+              {
+                task_id: "text",
+                name: "text",
+                status: "text",
+                tenant: "text",
+                cursor: "text",
+                flow_version: "integer",
+                parked: "integer",
+                created_at: "integer",
+              },
+              given
+                .slice(at, at + 5_000)
+                .map((each) => [
+                  idOf(each.id),
+                  each.flow,
+                  each.status,
+                  each.tenant,
+                  each.at,
+                  each.isRun ? 1 : null,
+                  each.status === "pending" ? each.parked : 0,
+                  each.id,
+                ]),
+            )} fresh where true`,
+        ]);
+      }
+    };
+    const all = async (filter: RunListOptions): Promise<string[]> => {
+      const found: string[] = [];
+      for (let cursor: string | null | undefined; cursor !== null;) {
+        const page = await runs.list({ ...filter, ...(cursor !== undefined && { cursor }) });
+        found.push(...page.runs.map(({ runId }) => runId));
+        expect(page.lookedBackTo === null).toBe(page.next === null);
+        cursor = page.next;
+      }
+      return found;
+    };
+
+    const statuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
+    const given = fc.uniqueArray(
+      fc.record<Given>({
+        id: fc.nat(9_999),
+        flow: fc.constantFrom("order", "report", "zip"),
+        status: fc.constantFrom(...statuses),
+        tenant: fc.constantFrom("default", "acme"),
+        at: fc.constantFrom(null, "charge"),
+        isRun: fc.boolean(),
+        parked: fc.constantFrom(...Object.values(parked)),
+      }),
+      { selector: (each) => each.id, maxLength: 40 },
+    );
+
+    test("hold what each filter names, in order, whichever index serves it", async () => {
+      const filters = fc.record(
+        {
+          flow: fc.constantFrom("order", "absent"),
+          status: fc.constantFrom("open", ...statuses),
+          tenant: fc.constantFrom("default", "acme"),
+          at: fc.constant("charge"),
+          setAside: fc.constant(true),
+        },
+        { requiredKeys: [] },
+      );
+      const isOpen = ({ status }: Given) => status === "pending" || status === "claimed";
+      await fc.assert(
+        fc.asyncProperty(
+          given,
+          filters,
+          fc.integer({ min: 1, max: 12 }),
+          async (stored, filter, limit) => {
+            await queue.database.write([sql`delete from ${tasks}`]);
+            await insert(stored);
+            const { status } = filter;
+            const expected = stored
+              .filter(({ isRun }) => isRun)
+              .filter((each) => filter.flow === undefined || each.flow === filter.flow)
+              .filter((each) => filter.tenant === undefined || each.tenant === filter.tenant)
+              .filter((each) => filter.at === undefined || each.at === filter.at)
+              .filter(
+                (each) =>
+                  !filter.setAside ||
+                  (each.status === "pending" && each.parked === parked.setAside),
+              )
+              .filter((each) =>
+                status === "open" ? isOpen(each) : status === undefined || each.status === status,
+              )
+              .map(({ id }) => idOf(id));
+            const options = { ...filter, limit } as RunListOptions;
+            expect(await all(options)).toEqual(expected.toSorted().toReversed());
+          },
+        ),
+        { numRuns: 60 },
+      );
+    });
+
+    test("find few runs among many tasks at once, and walk no further than a page may", async () => {
+      const filler = Array.from({ length: 25_000 }, (_, id): Given => ({
+        id,
+        flow: id === 7 || id === 24_999 ? "order" : "task",
+        status: "completed",
+        tenant: "default",
+        at: null,
+        isRun: id === 7 || id === 24_999,
+        parked: 0,
+      }));
+      await insert(filler);
+      let walked = 0;
+      const read: Database["read"] = async (statement, options) => {
+        const found = await queue.database.read(statement, options);
+        for (const row of found) walked += Number(row["walked"] ?? 0);
+        return found;
+      };
+      const client = createRuns(queue, { ...queue, database: { ...queue.database, read } });
+      expect((await client.list()).runs.map(({ runId }) => runId)).toEqual([24_999, 7].map(idOf));
+      expect(walked).toBeLessThanOrEqual(10);
+      walked = 0;
+      expect(await client.list({ flow: "order", status: "failed" })).toMatchObject({
+        runs: [],
+        next: null,
+      });
+      expect(walked).toBeLessThanOrEqual(walkBounds.entries);
+    });
+
+    test("go on only with a cursor of the same filter, and not with one of a list of tasks", async () => {
+      await insert(
+        [1, 2, 3].map((id) => ({
+          id,
+          flow: "order",
+          status: "completed",
+          tenant: "default",
+          at: null,
+          isRun: true,
+          parked: 0,
+        })),
+      );
+      const { next } = await runs.list({ flow: "order", limit: 1 });
+      expect((await runs.list({ flow: "order", cursor: next! })).runs).toHaveLength(2);
+      const other = await queue.list({ limit: 1 });
+      for (const asked of [{ cursor: next! }, { cursor: other.next! }, { cursor: idOf(2) }]) {
+        await expect(runs.list(asked)).rejects.toMatchObject({
+          code: "invalid_option",
+          message: expect.stringContaining("cursor must be"),
+        });
+      }
+    });
+
+    test("counts are those of all runs where there are few", async () => {
+      await fc.assert(
+        fc.asyncProperty(given, async (stored) => {
+          await queue.database.write([sql`delete from ${tasks}`]);
+          await insert(stored);
+          const counted = await runs.counts();
+          const ofRuns = stored.filter(({ isRun }) => isRun);
+          expect(counted.map(({ flow }) => flow)).toEqual(
+            [...new Set(ofRuns.map(({ flow }) => flow))].toSorted(),
+          );
+          for (const { flow, completed, failed, cancelled, openByVersion, atLeast } of counted) {
+            const of = (...wanted: string[]) =>
+              ofRuns.filter((each) => each.flow === flow && wanted.includes(each.status)).length;
+            expect({ completed, failed, cancelled, open: openByVersion[1] ?? 0, atLeast }).toEqual({
+              completed: of("completed"),
+              failed: of("failed"),
+              cancelled: of("cancelled"),
+              open: of("pending", "claimed"),
+              atLeast: false,
+            });
+          }
+        }),
+        { numRuns: 30 },
+      );
+    });
+
+    test("counts stop at 10,000 runs, and say so", async () => {
+      const filler = Array.from({ length: 10_100 }, (_, id): Given => ({
+        id,
+        flow: "order",
+        status: id < 50 ? "pending" : "completed",
+        tenant: "default",
+        at: "charge",
+        isRun: true,
+        parked: parked.untilSignal,
+      }));
+      await insert(filler);
+      expect(await runs.counts()).toMatchObject([
+        {
+          flow: "order",
+          completed: 10_000,
+          places: { charge: { waiting: 50 } },
+          openByVersion: { 1: 50 },
+          atLeast: true,
+        },
+      ]);
+    });
+  });
+}

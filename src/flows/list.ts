@@ -1,0 +1,161 @@
+import type { Clock } from "../base/clock.ts";
+import { checkChoice, checkOptions } from "../base/options.ts";
+import { type Database, pageReads, type Row } from "../store/database.ts";
+import { readDependencies } from "../tasks/dependencies.ts";
+import { readBlockers } from "../tasks/inspect/blocked-by.ts";
+import {
+  checkTexts,
+  type FewIds,
+  type IdSource,
+  linkedSource,
+  listPageNames,
+  type ListPageOptions,
+  type ListPlan,
+  type ListProgress,
+  type ListSpan,
+  maxFew,
+  readList,
+  spanOf,
+} from "../tasks/inspect/list.ts";
+import {
+  maxTenants,
+  openTasks,
+  pendingTasks,
+  runningTasks,
+  taskConditions,
+  tasksOfKey,
+} from "../tasks/sql/list.ts";
+import { type RunView, toRun } from "./rows.ts";
+import {
+  dependenciesOfRun,
+  flowNames,
+  isRunOf,
+  runConditions,
+  runsOfFlows,
+  runsSetAside,
+} from "./sql.ts";
+
+export type RunFilter = ListSpan & {
+  flow?: string;
+  /** `open`: pending or claimed. */
+  status?: "open" | "pending" | "claimed" | "completed" | "failed" | "cancelled";
+  tenant?: string;
+  /** Only runs at this transition or finalizer. */
+  at?: string;
+  /** Only children of this run. */
+  parent?: string;
+  /** Only runs that were set aside, because they can't be read. */
+  setAside?: boolean;
+  /** The unique key. Found at once with a flow. */
+  key?: string;
+  /** Only runs that a pod drives right now. */
+  pod?: string;
+  /** Only runs that turns of this session have started. */
+  session?: string;
+  /** Only runs that this run or task has started. */
+  run?: string;
+};
+
+export type RunListOptions = RunFilter & ListPageOptions;
+
+export type RunPage = ListProgress & { readonly runs: RunView[] };
+
+const filterNames = [
+  "flow",
+  "status",
+  "tenant",
+  "at",
+  "parent",
+  "setAside",
+  "key",
+  "pod",
+  "session",
+  "run",
+  "sinceMs",
+  "untilMs",
+] as const;
+const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
+
+// With more flows than this, runs are searched for among all tasks.
+const maxFlows = 100;
+
+/** Reads a page of runs, newest first. */
+export async function listRuns(
+  parts: { database: Database; clock: Clock },
+  options: RunListOptions,
+): Promise<RunPage> {
+  checkOptions("list", options, [...filterNames, ...listPageNames]);
+  const { cursor: _, limit: __, signal, ...filter } = options;
+  const database = pageReads(parts.database, signal);
+  const plan = await planRuns(database, filter);
+  const { items, ...progress } = await readList(parts, plan, options, (rows, pages) =>
+    toRuns(pages, rows),
+  );
+  return { runs: items, ...progress };
+}
+
+/** Checks a filter of runs, and chooses how they are found. */
+async function planRuns(database: Database, filter: RunFilter): Promise<ListPlan> {
+  const { flow, tenant, status, setAside, key, pod, sinceMs, untilMs } = filter;
+  if (status !== undefined) checkChoice("status", status, statuses);
+  checkTexts(filter);
+  const few = fewRuns(filter);
+  const linked = linkedSource(database, filter);
+  const isFound = flow !== undefined || few !== undefined || linked !== undefined;
+  return {
+    list: "runs",
+    filter: { ...filter, setAside: setAside || undefined },
+    span: spanOf({ sinceMs, untilMs }),
+    fits: [...runConditions(filter), ...taskConditions({ name: flow, tenant, key, pod })],
+    among: flow === undefined ? undefined : isRunOf(flow),
+    ids: linked ?? (isFound ? undefined : await ofAllFlows(database)),
+    few,
+  };
+}
+
+/** The runs of all flows, each by the index of its flow; undefined if there are too many flows. */
+async function ofAllFlows(database: Database): Promise<IdSource | undefined> {
+  const names = (await database.read(flowNames(maxFlows + 1))).map((row) => row["name"] as string);
+  if (names.length > maxFlows) return undefined;
+  return async (span) => {
+    if (names.length === 0) return { walked: [], ids: [] };
+    const count = Math.max(1, Math.floor(span.count / names.length));
+    const rows = await database.read(runsOfFlows(names, { ...span, count }));
+    const byFlow = Map.groupBy(rows, (row) => row["name"] as string);
+    const lasts = [...byFlow.values()]
+      .filter((ofFlow) => ofFlow.length === count)
+      .map((ofFlow) => least(ofFlow.map((row) => row["task_id"] as string)));
+    // Below the last one of such a flow, runs of it may be missing.
+    const end = lasts.toSorted().at(-1) ?? "";
+    const ids = rows.map((row) => row["task_id"] as string).filter((id) => id >= end);
+    const walked = ids.toSorted((one, other) => (one < other ? 1 : -1));
+    return { walked, ids: walked, entries: rows.length, isEnd: lasts.length === 0 };
+  };
+}
+
+function least(ids: readonly string[]): string {
+  return ids.reduce((one, other) => (one < other ? one : other));
+}
+
+function fewRuns(filter: RunFilter): FewIds | undefined {
+  const { flow, status, tenant, parent, setAside, key, pod } = filter;
+  if (parent !== undefined) return { read: (max) => dependenciesOfRun(parent, max), max: maxFew };
+  if (key !== undefined && flow !== undefined) {
+    return { read: () => tasksOfKey({ name: flow, key, tenant }), max: maxTenants };
+  }
+  if (setAside) return { read: (max) => runsSetAside(flow, max), max: maxFew };
+  if (pod !== undefined || status === "claimed")
+    return { read: (max) => runningTasks({ pod }, max), max: maxFew };
+  if (status === "pending")
+    return { read: (max) => pendingTasks({ name: flow }, max), max: maxFew };
+  if (status === "open") return { read: (max) => openTasks({ name: flow }, max), max: maxFew };
+  return undefined;
+}
+
+/** Runs for callers, with the dependencies of each. */
+export async function toRuns(database: Database, rows: readonly Row[]): Promise<RunView[]> {
+  const waits = await readDependencies(database, rows);
+  const isWaiting = rows.some((row) => row["status"] === "pending");
+  const holds = isWaiting ? await readBlockers(database) : undefined;
+  return rows.map((row) => toRun(row, waits.get(row["task_id"]), holds));
+}
