@@ -138,6 +138,16 @@ export type { QuotaConfig, TenantQuota } from "./runtime/quota-config.ts";
 export { type Role, type Verb } from "./protocol/verbs.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
+export type { PodPulse } from "./pods/pulse.ts";
+export type {
+  ListSubjectsOptions,
+  ReadSeriesOptions,
+  Series,
+  SeriesDurations,
+  SeriesPoint,
+  SeriesReader,
+  SubjectPage,
+} from "./series/series.ts";
 export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/schedules.ts";
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";

@@ -18,6 +18,7 @@ const pillars = [
   "flows",
   "sessions",
   "keys",
+  "series",
 ];
 const server = ["base", "protocol", "redaction", "audit", "runtime"];
 
@@ -53,6 +54,7 @@ const mayImport: Record<string, string[]> = {
     "steps",
   ],
   keys: ["base", "protocol", "store", "audit"],
+  series: ["base", "store"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],

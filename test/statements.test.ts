@@ -20,6 +20,7 @@ import { podStatements } from "./statements/pods.ts";
 import { quotaStatements } from "./statements/quotas.ts";
 import { stepStatements } from "./statements/steps.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
+import { seriesStatements } from "./statements/series.ts";
 import { sessionStatements } from "./statements/sessions.ts";
 import { taskStatements } from "./statements/tasks.ts";
 import { testingStatements } from "./statements/testing.ts";
@@ -39,6 +40,7 @@ const rooms: Record<string, RoomStatements> = {
   flows: flowStatements,
   sessions: sessionStatements,
   keys: keyStatements,
+  series: seriesStatements,
   testing: testingStatements,
 };
 

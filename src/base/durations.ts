@@ -1,3 +1,5 @@
-export const dayMs = 24 * 60 * 60_000;
+export const minuteMs = 60_000;
+export const hourMs = 60 * minuteMs;
+export const dayMs = 24 * hourMs;
 /** The longest possible delay: a leap year. */
-export const yearMs = 366 * 24 * 60 * 60_000;
+export const yearMs = 366 * dayMs;

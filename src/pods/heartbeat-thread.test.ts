@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../base/contract/movable-clock.ts";
 import { temporaryFile } from "../store/contract/kinds.ts";
 import { openStore } from "../store/open.ts";
-import { createPulse, startHeartbeatThread } from "./heartbeat-thread.ts";
+import { createVitalSigns, startHeartbeatThread } from "./heartbeat-thread.ts";
 import type { Observation } from "./liveness.ts";
 
 let place: ReturnType<typeof temporaryFile>;
@@ -30,18 +30,18 @@ const beatOf = (podId: string) => Number(podRow(podId)?.["beat"] ?? 0);
 function start(podId: string, stallBeats = 1_000) {
   const seen: Observation[] = [];
   const errors: string[] = [];
-  const pulse = createPulse();
+  const signs = createVitalSigns();
   const heartbeat = startHeartbeatThread({
     podId,
     store: place.path,
-    pulse,
+    signs,
     heartbeatMs: 20,
     stallBeats,
     onBeat: (each) => seen.push(each),
     onError: (error) => errors.push(error),
     metadata: { host: "here" },
   });
-  return { heartbeat, pulse, seen, errors };
+  return { heartbeat, signs, seen, errors };
 }
 
 /** Keeps this thread busy until the condition holds, as a handler that computes would. */
@@ -67,12 +67,22 @@ describe("the heartbeat's thread", () => {
   });
 
   test("brings its pod back after it was deleted, with the floor of given-up claims", async () => {
-    const { heartbeat, pulse } = start("a");
+    const { heartbeat, signs } = start("a");
     await until("the first beat", () => beatOf("a") > 0);
-    pulse.abandonCallsUpTo(12);
+    signs.abandonCallsUpTo(12);
     db.exec("delete from flotilla_pod");
     await until("its return", () => beatOf("a") > 0);
     expect(podRow("a")).toMatchObject({ status: "up", claim_floor: 12 });
+    await heartbeat.stop();
+  });
+
+  test("stores the pulse that the main thread gave it, and keeps it while that is blocked", async () => {
+    const { heartbeat } = start("a");
+    heartbeat.setPulse(`{"held":3}`);
+    await until("the pulse", () => podRow("a")?.["pulse"] === `{"held":3}`);
+    const before = beatOf("a");
+    blockUntil(() => beatOf("a") >= before + 5);
+    expect(podRow("a")).toMatchObject({ pulse: `{"held":3}` });
     await heartbeat.stop();
   });
 
@@ -104,16 +114,16 @@ describe("a process whose event loop is blocked for ever", () => {
   test("is ended by its own heartbeat, and no other process is", async () => {
     // This process may be slow, and must not be ended with the other.
     const here = start("here", 500);
-    const breathing = setInterval(here.pulse.reportAlive, 5);
+    const breathing = setInterval(here.signs.reportAlive, 5);
     const file = join(place.folder, "blocked.mjs");
     const thread = new URL("./heartbeat-thread.ts", import.meta.url).href;
     writeFileSync(
       file,
-      `import { createPulse, startHeartbeatThread } from ${JSON.stringify(thread)};
-      const pulse = createPulse();
-      setInterval(pulse.reportAlive, 5);
+      `import { createVitalSigns, startHeartbeatThread } from ${JSON.stringify(thread)};
+      const signs = createVitalSigns();
+      setInterval(signs.reportAlive, 5);
       startHeartbeatThread({
-        podId: "blocked", store: ${JSON.stringify(place.path)}, pulse, heartbeatMs: 20, stallBeats: 100,
+        podId: "blocked", store: ${JSON.stringify(place.path)}, signs, heartbeatMs: 20, stallBeats: 100,
         onError() {},
         onBeat({ pods }) {
           // Fifty beats show that breathing keeps it alive.

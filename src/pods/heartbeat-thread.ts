@@ -15,23 +15,24 @@ type ThreadData = Pick<
   store: Store;
   /** True if the password is a function, which lives on the main thread. */
   asksPassword: boolean;
-  pulse: SharedArrayBuffer;
+  signs: SharedArrayBuffer;
 };
 
 type ThreadMessage = { seen: Observation } | { error: string } | { ask: "password" };
 type ThreadOrder = "stop" | { password: string } | { refused: string };
+type ThreadPulse = { pulse: string };
 
 const aliveSlot = 0;
 const abandonedSlot = 1;
 
 /** The main thread's side of the memory that the heartbeat thread reads. */
-export type PulseWriter = {
+export type VitalSignsWriter = {
   readonly memory: SharedArrayBuffer;
   reportAlive(): void;
   abandonCallsUpTo(call: number): void;
 };
 
-export function createPulse(): PulseWriter {
+export function createVitalSigns(): VitalSignsWriter {
   const memory = new SharedArrayBuffer(2 * BigInt64Array.BYTES_PER_ELEMENT);
   const slots = new BigInt64Array(memory);
   return {
@@ -43,9 +44,9 @@ export function createPulse(): PulseWriter {
 
 /** Starts the heartbeat on its own thread, with its own connection. */
 export function startHeartbeatThread(
-  options: Omit<HeartbeatOptions, "database" | "clock" | "pulse" | "onStall"> & {
+  options: Omit<HeartbeatOptions, "database" | "clock" | "signs" | "onStall"> & {
     store: Store;
-    pulse: PulseWriter;
+    signs: VitalSignsWriter;
   },
 ): Heartbeat {
   const { podId, heartbeatMs, stallBeats, metadata = {}, host, watchedTables = [] } = options;
@@ -59,9 +60,10 @@ export function startHeartbeatThread(
     metadata,
     host,
     watchedTables,
-    pulse: options.pulse.memory,
+    signs: options.signs.memory,
   };
   let stopped = false;
+  let lastPulse: ThreadPulse | undefined;
   let cancelRestart = () => {};
   const start = () => {
     const worker = new Worker(threadFile("heartbeat-thread"), {
@@ -80,10 +82,15 @@ export function startHeartbeatThread(
     worker.once("exit", () => {
       if (!stopped) cancelRestart = systemClock.after(heartbeatMs, () => (running = start()));
     });
+    if (lastPulse) worker.postMessage(lastPulse);
     return worker;
   };
   let running = start();
   return {
+    setPulse(pulse) {
+      lastPulse = { pulse };
+      running.postMessage(lastPulse);
+    },
     async stop() {
       stopped = true;
       cancelRestart();
@@ -120,7 +127,7 @@ async function beatOnThisThread(
   parent: NonNullable<typeof parentPort>,
   data: ThreadData,
 ): Promise<void> {
-  const slots = new BigInt64Array(data.pulse);
+  const slots = new BigInt64Array(data.signs);
   const post = (message: ThreadMessage) => parent.postMessage(message);
   const passwordWaiters: ((order: ThreadOrder) => void)[] = [];
   const password = (): Promise<string> =>
@@ -140,7 +147,7 @@ async function beatOnThisThread(
     ...data,
     database,
     clock: systemClock,
-    pulse: {
+    signs: {
       aliveCount: () => Number(Atomics.load(slots, aliveSlot)),
       abandonedUpTo: () => Number(Atomics.load(slots, abandonedSlot)),
     },
@@ -156,7 +163,8 @@ async function beatOnThisThread(
       process.kill(process.pid, "SIGKILL");
     },
   });
-  parent.on("message", (order: ThreadOrder) => {
+  parent.on("message", (order: ThreadOrder | ThreadPulse) => {
+    if (typeof order === "object" && "pulse" in order) return heartbeat.setPulse(order.pulse);
     if (order !== "stop") return passwordWaiters.shift()?.(order);
     for (const answer of passwordWaiters) answer(order);
     void heartbeat.stop().then(async () => {

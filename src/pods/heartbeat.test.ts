@@ -29,7 +29,7 @@ function start(podId: string, more: Partial<HeartbeatOptions> = {}) {
     podId,
     database,
     clock,
-    pulse: { aliveCount: () => ++breath, abandonedUpTo: () => 0 },
+    signs: { aliveCount: () => ++breath, abandonedUpTo: () => 0 },
     heartbeatMs: 1_000,
     stallBeats: 5,
     onBeat: (seen) => told.seen.push(seen),
@@ -68,8 +68,23 @@ describe("a heartbeat", () => {
     expect(clock.timers).toBe(0);
   });
 
+  test("stores the pulse that it was given last, and tells the store's time", async () => {
+    const { heartbeat, told } = start("a");
+    await clock.advance(500);
+    expect(await podNow()).toMatchObject({ pulse: null });
+    heartbeat.setPulse(`{"held":1}`);
+    heartbeat.setPulse(`{"held":2}`);
+    await clock.advance(1_000);
+    expect(await podNow()).toMatchObject({ beat: 2, pulse: `{"held":2}` });
+    expect(told.seen.map(({ storeMs }) => storeMs)).toEqual([
+      clock.now() - 1_500,
+      clock.now() - 500,
+    ]);
+    await heartbeat.stop();
+  });
+
   test("brings back a pod that was marked down, or deleted, with its floor and a beat it never had", async () => {
-    const { heartbeat } = start("a", { pulse: { aliveCount: counter(), abandonedUpTo: () => 7 } });
+    const { heartbeat } = start("a", { signs: { aliveCount: counter(), abandonedUpTo: () => 7 } });
     await clock.advance(500);
     await database.write([markLeft("a")]);
     expect(await podNow()).toMatchObject({ status: "down" });
@@ -138,7 +153,7 @@ describe("a heartbeat", () => {
 
   test("ends the process after that many beats of its own without a breath, and not earlier", async () => {
     let breath = 1;
-    const { told } = start("a", { pulse: { aliveCount: () => breath, abandonedUpTo: () => 0 } });
+    const { told } = start("a", { signs: { aliveCount: () => breath, abandonedUpTo: () => 0 } });
     await clock.advance(4_500);
     expect(told.stalls).toBe(0);
     breath++;
@@ -155,7 +170,7 @@ describe("a heartbeat", () => {
   test("counts stalls in beats, so a pause of the whole process is none", async () => {
     let breath = 1;
     const { heartbeat, told } = start("a", {
-      pulse: { aliveCount: () => breath, abandonedUpTo: () => 0 },
+      signs: { aliveCount: () => breath, abandonedUpTo: () => 0 },
     });
     await clock.advance(3_000);
     // Frozen for an hour: on waking, one timer fires late, once.

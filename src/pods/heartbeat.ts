@@ -6,7 +6,7 @@ import type { Observation } from "./liveness.ts";
 import { beat, readPods, toFilledTables, toPodSeen } from "./sql.ts";
 
 /** Numbers in memory that the main thread and the heartbeat share. */
-export type Pulse = {
+export type VitalSigns = {
   /** Grows while the main thread runs. */
   aliveCount(): number;
   /** The last abandoned claim call. */
@@ -17,7 +17,7 @@ export type HeartbeatOptions = {
   podId: string;
   database: Database;
   clock: Clock;
-  pulse: Pulse;
+  signs: VitalSigns;
   heartbeatMs: number;
   /** Called after every committed beat, with the pods that it read. */
   onBeat: (seen: Observation) => void;
@@ -32,25 +32,30 @@ export type HeartbeatOptions = {
   watchedTables?: readonly TableName[];
 };
 
-export type Heartbeat = { stop(): Promise<void> };
+export type Heartbeat = {
+  /** What the next beats store of the pod, by `encodePulse`. */
+  setPulse(pulse: string): void;
+  stop(): Promise<void>;
+};
 
 /**
  * Raises this pod's beat once per `heartbeatMs`. Runs on its own thread with its own connection, so
  * that neither a busy event loop nor a full pool makes a healthy pod look dead.
  */
 export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
-  const { podId, database, clock, pulse, heartbeatMs, stallBeats, watchedTables } = options;
+  const { podId, database, clock, signs, heartbeatMs, stallBeats, watchedTables } = options;
   const { host = null } = options;
   const metadata = JSON.stringify(options.metadata ?? {});
   let stopped = false;
   let cancel = () => {};
   let beats = 0;
   let hadRow = false;
+  let pulse: string | null = null;
   let stalledBeats = 0;
   let lastAliveCount = -1;
 
   const once = async (): Promise<void> => {
-    const aliveCount = pulse.aliveCount();
+    const aliveCount = signs.aliveCount();
     // Counted in beats and not in time, so that a process that was paused is not killed when it
     // resumes.
     stalledBeats = aliveCount === lastAliveCount ? stalledBeats + 1 : 0;
@@ -60,8 +65,8 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       return options.onStall();
     }
     try {
-      const own = { count: ++beats, host, hadRow };
-      const beating = beat(podId, metadata, pulse.abandonedUpTo(), own);
+      const own = { count: ++beats, host, hadRow, pulse };
+      const beating = beat(podId, metadata, signs.abandonedUpTo(), own);
       const [, rows] = await database.write([beating, readPods(watchedTables)]);
       hadRow = true;
       if (stopped) return;
@@ -71,6 +76,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
         pods,
         connectionId: pods.find((pod) => pod.podId === podId)?.connection?.id,
         filledTables: toFilledTables(rows!),
+        storeMs: Number(rows![0]!["at"]),
       });
     } catch (error) {
       options.onError(messageOf(error));
@@ -91,6 +97,9 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   run();
 
   return {
+    setPulse(text) {
+      pulse = text;
+    },
     async stop() {
       stopped = true;
       cancel();

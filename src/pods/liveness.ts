@@ -35,6 +35,8 @@ export type Observation = {
   readonly connectionId?: number | undefined;
   /** Which of the tables that the heartbeat watches have rows. */
   readonly filledTables?: readonly TableName[];
+  /** The store's time at which the pods were read. */
+  readonly storeMs?: number;
 };
 
 export type LivenessLimits = {

@@ -1,5 +1,6 @@
 import type { Database } from "../store/database.ts";
-import { listPods, markLeft, podAges } from "./sql.ts";
+import { parsePulse, type PodPulse } from "./pulse.ts";
+import { listPods, markLeft, podAges, pulsesOf } from "./sql.ts";
 
 /** A pod as its row says. */
 export type StoredPod = {
@@ -10,6 +11,8 @@ export type StoredPod = {
   readonly beat: number;
   /** JSON that the pod has written, or anything else that a row may hold. */
   readonly state: unknown;
+  /** What it stored with its last heartbeat; null if it stores nothing. */
+  readonly pulse: PodPulse | null;
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
@@ -21,8 +24,18 @@ export async function storedPods(database: Pick<Database, "read">): Promise<Stor
     lastHeartbeatMs: Number(row["last_heartbeat"]),
     beat: Number(row["beat"]),
     state: row["state"],
+    pulse: parsePulse(row["pulse"]),
     metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
   }));
+}
+
+/** The pulses of these pods, of those that have one. */
+export async function readPulses(
+  database: Pick<Database, "read">,
+  podIds: readonly string[],
+): Promise<PodPulse[]> {
+  const found = await database.read(pulsesOf(podIds));
+  return found.flatMap((row) => parsePulse(row["pulse"]) ?? []);
 }
 
 /** The pods that are up, with the time since their last heartbeat by the database's clock. */

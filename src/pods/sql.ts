@@ -34,16 +34,17 @@ export function beat(
     count = 1,
     host = null,
     hadRow = false,
-  }: { count?: number; host?: string | null; hadRow?: boolean } = {},
+    pulse = null,
+  }: { count?: number; host?: string | null; hadRow?: boolean; pulse?: string | null } = {},
 ): Statement {
   return sql`
     insert into ${podTable}
-      (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call)
+      (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call, pulse)
     values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now}, ${host}, ${ownConnection},
-      ${hadRow ? unknownBegun : 0})
+      ${hadRow ? unknownBegun : 0}, ${pulse})
     on conflict (pod_id) do update
     set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up',
-      host = excluded.host, connection = excluded.connection`;
+      host = excluded.host, connection = excluded.connection, pulse = excluded.pulse`;
 }
 
 /**
@@ -70,11 +71,11 @@ export function readPods(watched: readonly TableName[] = []): Statement {
       from holder where holder.pod_id is not null)
     select pod_id, started_at, status, beat, passes, host, connection,
       case when connection in (${liveConnections}) then 1 else 0 end as connected,
-      ${join([sql`''`, ...filled], " || ")} as filled
+      ${join([sql`''`, ...filled], " || ")} as filled, ${now} as at
     from ${podTable}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, null, null, 0, '' from holder
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, null, null, 0, '', ${now} from holder
     where pod_id is not null and pod_id not in (select pod_id from ${podTable})`;
 }
 
@@ -150,6 +151,17 @@ export function prunePods(olderThanMs: number): Statement {
 /** The metadata of all pods. */
 export function knownPods(): Statement {
   return sql`select pod_id, metadata from ${podTable}`;
+}
+
+/** What these pods stored with their last heartbeats. */
+export function pulsesOf(podIds: readonly string[]): Statement {
+  const wanted = rows(
+    { pod_id: "text" },
+    podIds.map((podId) => [podId]),
+  );
+  return sql`
+    select pod_id, pulse from ${podTable}
+    where pulse is not null and pod_id in (select pod_id from ${wanted} wanted)`;
 }
 
 /** The metadata of live pods. */

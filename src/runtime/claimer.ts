@@ -7,7 +7,7 @@ import { FlotillaError } from "../base/errors.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
-import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { createVitalSigns, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { type Claimer, createClaimer, type ClaimerParts } from "../tasks/claim/claimer.ts";
 import { checkTaskName } from "../tasks/task.ts";
 import { openStore } from "../store/open.ts";
@@ -72,7 +72,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   const log = redactingLogger(settings.log ?? defaultLogger());
   const database = await openStore(settings.store, { ...settings, log });
   const ids = uuidv7(systemClock, systemRandom);
-  const pulse = createPulse();
+  const signs = createVitalSigns();
   const shared = {
     podId: ids.next(),
     database,
@@ -88,20 +88,20 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
         startHeartbeatThread({
           ...hooks,
           store: settings.store,
-          pulse,
+          signs,
           metadata: { host: hostname(), pid: process.pid, names },
         }),
       thisProcess: identifyProcess(),
       shareThrottles: shareWithProcess,
-      reportAlive: pulse.reportAlive,
-      abandonCallsUpTo: pulse.abandonCallsUpTo,
+      reportAlive: signs.reportAlive,
+      abandonCallsUpTo: signs.abandonCallsUpTo,
     });
     const claimer = createClaimer({
       ...settings,
       ...shared,
       names,
       limitOf: (name) => contracts.get(name)?.concurrency?.limit,
-      onAbandoned: pulse.abandonCallsUpTo,
+      onAbandoned: signs.abandonCallsUpTo,
       ...(attempts !== undefined && { attempts }),
       ...(backoff && { backoff }),
       ...(onLost && { onLost }),

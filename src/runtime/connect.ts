@@ -16,9 +16,11 @@ import { createKeys, type Keys } from "../keys/keys.ts";
 import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
 import { createSignIns, type SignIns } from "../keys/sign-ins.ts";
 import { storedPods } from "../pods/pods.ts";
+import type { PodPulse } from "../pods/pulse.ts";
 import { createTenantCounter, type TenantCounter } from "../quotas/counts.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
+import { createSeriesReader, type SeriesReader } from "../series/series.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
@@ -64,6 +66,8 @@ export type PodInfo = {
   readonly beat: number;
   /** How many tasks it may hold and why no more, as it last reported; null before its first report. */
   readonly state: PodState | null;
+  /** What it stored of itself with its last heartbeat; null where it stores nothing. */
+  readonly pulse: PodPulse | null;
   readonly metadata: Readonly<Record<string, unknown>>;
 };
 
@@ -87,6 +91,8 @@ export type Flotilla = TaskShortcuts & {
   readonly audit: Audit;
   /** What tenants use, where the config of the pods has quotas for it. */
   readonly quotas: TenantCounter;
+  /** What was counted over time, by task, flow, agent, throttle and pod. */
+  readonly series: SeriesReader;
   readonly sessions: Sessions;
   /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
@@ -213,6 +219,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     throttles: createThrottlesClient(parts),
     audit: createAudit(parts),
     quotas: createTenantCounter(parts),
+    series: createSeriesReader(parts),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
     keys: createKeys(parts),
     signIns: createSignIns(parts),

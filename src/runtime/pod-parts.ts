@@ -59,6 +59,8 @@ export type PodParts = {
   abandonCallsUpTo: (call: number) => void;
   /** Reads this process's event-loop lag and memory. Without it the pod's capacity is constant. */
   readPressure?: () => Pressure;
+  /** Reads the bytes of memory that this process uses. */
+  readMemory?: () => number;
   /** Keeps results that can't be stored now. Without it they are only in memory. */
   outboxDisk?: OutboxDisk;
   /** How far the pod claims ahead of free slots. Without it, as far as is useful. */

@@ -14,6 +14,7 @@ import {
   type PodSeen,
   silenceOf,
 } from "../pods/liveness.ts";
+import type { Heartbeat } from "../pods/heartbeat.ts";
 import { leaveFleet } from "../pods/pods.ts";
 import { createRuns } from "../flows/runs.ts";
 import { createTenantLeader } from "../quotas/leader.ts";
@@ -33,6 +34,7 @@ import { needsCounts } from "./quota-config.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
+import { createPodFacts, type PodFacts } from "./pod-facts.ts";
 import { createPodThrottles } from "./throttles.ts";
 
 export { reasonCodes } from "../tasks/run/pod-status.ts";
@@ -45,20 +47,23 @@ const firstBeatLimitMs = 30_000;
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
 // The heartbeat watches these, so that nothing is asked for what isn't there: with reports the leader has
-// something to learn from, schedules are to be fired and redrives advanced, logs need owners, and envelopes
-// are to be read.
+// something to learn from, schedules are to be fired and redrives advanced, logs need owners, envelopes
+// are to be read, and series folded.
 const throttleReports = "throttle_report";
 const schedules = "schedule";
 const redrives = "redrive";
 const sessionLogs = "session_log";
 const envelopes = "bus_message";
+const series = "series";
 
 /** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
 export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
   const { podId, database, clock, log } = parts;
+  let counting: PodFacts | undefined;
   // A listener that throws must not break the claim loop: no pod would run the claimed tasks.
   const onEvent = (event: PodEvent): void => {
     try {
+      counting?.observe(event);
       parts.onEvent?.(event);
     } catch (error) {
       log.error(
@@ -80,6 +85,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   }
 
   let worker: Worker | undefined;
+  let setPulse: Heartbeat["setPulse"] = () => {};
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
   let hasSessions = false;
   /** When a heartbeat last saw no envelope. */
@@ -144,6 +150,15 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
 
   const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
+  const facts = createPodFacts({
+    ...parts,
+    tickMs: heartbeatMs / 2,
+    registry: throttles.registry,
+    held: () => worker?.running ?? 0,
+    longestRunning: (count) => worker?.longestRunning(count) ?? [],
+    setPulse: (pulse) => setPulse(pulse),
+  });
+  counting = facts;
 
   // Leftovers are sent first: the leader gives their tasks to other pods once the old pod counts as dead.
   const outbox =
@@ -170,6 +185,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const isGone = ({ host }: PodSeen) =>
     host !== undefined && parts.thisProcess?.isGone(host) === true;
   const onBeat = (seen: Observation) => {
+    facts.beat(seen);
     const before = liveness;
     const previousMs = before.lastBeatMs;
     const pods = seen.pods.map((pod) => ({ ...pod, gone: isGone(pod) }));
@@ -192,6 +208,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (leader === podId) auditLeader.beat();
     if (leader === podId) tenantLeader?.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
+    if (leader === podId && filled.has(series)) facts.fold();
     hasSessions ||= filled.has(sessionLogs);
     noEnvelopesMs = filled.has(envelopes) ? -Infinity : seen.atMs;
     if (hasSessions) sessions?.wake();
@@ -205,9 +222,9 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   let cancelReportAlive = () => {};
   const reportAlive = () => {
     parts.reportAlive();
+    facts.tick();
     cancelReportAlive = clock.after(heartbeatMs / 2, reportAlive);
   };
-  reportAlive();
   const heartbeat = parts.startHeartbeat({
     podId,
     heartbeatMs,
@@ -221,7 +238,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
     host: parts.thisProcess?.host,
-    watchedTables: [throttleReports, schedules, redrives, sessionLogs, envelopes],
+    watchedTables: [throttleReports, schedules, redrives, sessionLogs, envelopes, series],
     onBeat,
     onError(error) {
       lastError = error;
@@ -230,6 +247,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       log.warn({ pod: podId, error }, "heartbeat failed");
     },
   });
+  ({ setPulse } = heartbeat);
+  reportAlive();
   const endHeartbeat = async () => {
     cancelReportAlive();
     await heartbeat.stop();
@@ -253,6 +272,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await auditLeader.stop();
     await tenantLeader?.stop();
     await throttles.stop();
+    await facts.stop();
     await endHeartbeat();
     leaving.abort();
     await leftovers;
@@ -315,6 +335,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await fired;
     await throttlesStopped;
     await passing;
+    await facts.stop();
     await endHeartbeat();
     await leaveFleet(database, podId);
     log.info({ pod: podId }, "pod stopped");

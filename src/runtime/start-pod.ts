@@ -3,7 +3,7 @@ import process from "node:process";
 import { systemClock } from "../base/clock.ts";
 import { uuidv7 } from "../base/ids.ts";
 import { systemRandom } from "../base/random.ts";
-import { createPulse, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
+import { createVitalSigns, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createRedactor, shareRedactor } from "../redaction/redactor.ts";
@@ -32,7 +32,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
     ...(onEvent && { onEvent }),
   });
   const ids = uuidv7(systemClock, systemRandom);
-  const pulse = createPulse();
+  const signs = createVitalSigns();
   const gauge = settings.pressure ? createPressureGauge() : undefined;
   const stopWatch = settings.onUnhandledRejection === "log" ? watchUnhandledRejections() : () => {};
   const unshare = shareRedactor(redactor);
@@ -48,7 +48,7 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
         startHeartbeatThread({
           ...hooks,
           store: settings.store,
-          pulse,
+          signs,
           metadata: { host: hostname(), pid: process.pid, ...hooks.metadata },
         }),
       ...(await outboxDiskFor(settings, database, log)),
@@ -56,9 +56,10 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       views: deadLetterViews(settings, database, log),
       thisProcess: identifyProcess(),
       shareThrottles: shareWithProcess,
-      reportAlive: pulse.reportAlive,
-      abandonCallsUpTo: pulse.abandonCallsUpTo,
+      reportAlive: signs.reportAlive,
+      abandonCallsUpTo: signs.abandonCallsUpTo,
       ...(gauge && { readPressure: gauge.read }),
+      readMemory: () => process.memoryUsage.rss(),
       ...(onEvent && { onEvent }),
       onNoWorker: (name) => log.warn({ name }, noWorkerWarning(name)),
     });

@@ -58,7 +58,7 @@ async function openFleet() {
               ...hooks,
               database,
               clock,
-              pulse: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
+              signs: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
               onStall: () => {},
             }),
           reportAlive: () => {},

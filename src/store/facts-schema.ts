@@ -1,11 +1,45 @@
-import { jsonReader, sql, type Statement, table } from "./sql.ts";
+import { index, jsonReader, keyText, sql, type Statement, table } from "./sql.ts";
 
 // For lists by a value of the payload.
 const lists: readonly Statement[] = [sql`${jsonReader}`];
 
-/** What pages about the fleet are drawn from. */
+const series: readonly Statement[] = [
+  // What pods say of themselves with every heartbeat, as JSON.
+  sql`alter table ${table("pod")} add column pulse text`,
+  // What was counted of a subject over a minute or an hour.
+  sql`create table ${table("series")} (
+    -- The length of that time in ms, and when it begins.
+    span bigint not null,
+    at bigint not null,
+    -- Such as task:mail.
+    subject ${keyText} not null,
+    -- The pod that has counted it; '' if it counts for all pods.
+    pod ${keyText} not null,
+    -- As JSON.
+    counts text not null,
+    primary key (span, at, subject, pod)
+  )`,
+  sql`create index ${index("series_subject")} on ${table("series")} (subject, span, at)`,
+  // What the leader has still to fold.
+  sql`create index ${index("series_unfolded")} on ${table("series")} (at) where pod <> ''`,
+  // One row, which every write and every fold begins with.
+  sql`create table ${table("series_fold")} (
+    id integer primary key,
+    -- The last minute that pods write nothing for any more.
+    closed_to bigint not null,
+    -- The id of the last fold. The next one is stored only if it has decided by this one.
+    last_fold text not null
+  )`,
+];
+
+/**
+ * What pages about the fleet are drawn from. Columns may be null, because pods of the version before
+ * write to the same rows.
+ */
 export const facts: readonly Statement[] = [
   ...lists,
-  // When the handler of the last attempt began, which may be long after the claim.
+  // When the handler of the last attempt began, which may be long after the claim. Pods of the version
+  // before leave it as it is.
   sql`alter table ${table("task")} add column started_at bigint`,
+  ...series,
 ];

@@ -22,6 +22,8 @@ export type TableName =
   | "quota_server"
   | "redrive"
   | "schedule"
+  | "series"
+  | "series_fold"
   | "session"
   | "session_user"
   | "sign_in"

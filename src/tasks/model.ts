@@ -154,6 +154,11 @@ export type TaskAttempt = {
   readonly handler: TaskHandler;
   /** When the current work began: the attempt, or the transition of a run. */
   startedMs: number;
+  /** When the answer with its claim came, by the monotonic clock. */
+  readonly answeredMs: number;
+  /** When the handler or driver was called, and when the outcome came, by the same clock. */
+  beganMs: number;
+  endedMs: number;
   /** The timeout of that work. */
   timeoutMs: number;
   /** When the worker must act on it next: at its timeout, then at the end of its grace. */
@@ -284,6 +289,10 @@ export type WorkerEvent =
       readonly name: string;
       readonly outcome: TaskOutcome;
       readonly tookMs: number;
+      /** From when it was due until its handler was called; undefined if that isn't known. */
+      readonly waitedMs?: number | undefined;
+      /** From the call of its handler to the outcome; undefined if it wasn't called. */
+      readonly ranMs?: number | undefined;
     }
   | {
       /** A transition or finalizer of a run was executed or waited, and its outcome is stored. */

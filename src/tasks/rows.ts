@@ -62,6 +62,12 @@ export type Task = {
   readonly runAtMs: number;
   /** The schedule's time that it was created for; null if no schedule created it. */
   readonly scheduledAtMs: number | null;
+  /**
+   * When the handler of its last attempt was called, by the store's clock; null if none was, and for a
+   * run, whose history has the starts. Of a running task only `get` knows it, if the task is among those
+   * that its pod has run for longest.
+   */
+  readonly startedAtMs: number | null;
   /** Attempts that have failed so far. */
   readonly failures: number;
   /** How often it has snoozed itself. */
@@ -129,6 +135,10 @@ export type Claim = {
   readonly hasDependents?: boolean | undefined;
   /** True if a dependency failed or was cancelled, so that the task must not run. */
   readonly dependencyFailed?: boolean | undefined;
+  /** When it was claimed, by the store's clock. */
+  readonly claimedAtMs: number;
+  /** Since when it could have been claimed; undefined where it waited for other tasks. */
+  readonly dueAtMs?: number | undefined;
   /** The schedule's time that it was created for. */
   readonly scheduledAtMs?: number | undefined;
   /** The stored trace context of its enqueue; may hold anything. */
@@ -169,6 +179,7 @@ export const taskStatuses = ["pending", "claimed", "completed", "failed", "cance
 
 /** Converts a row of `task` to its public form. */
 export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
+  const status = row["status"] as TaskStatus;
   const base = {
     taskId: row["task_id"],
     tenant: row["tenant"],
@@ -180,6 +191,9 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     updatedAtMs: Number(row["last_update"]),
     runAtMs: Number(row["run_at"]),
     scheduledAtMs: row["scheduled_at"] === null ? null : Number(row["scheduled_at"]),
+    // While a task runs, the row still has the start of the attempt before.
+    startedAtMs:
+      row["started_at"] === null || status === "claimed" ? null : Number(row["started_at"]),
     failures: Number(row["retry_count"]),
     snoozes: Number(row["snoozes"]),
     maxAttempts: row["max_attempts"] === null ? null : Number(row["max_attempts"]),
@@ -193,7 +207,6 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
     version: row["task_version"] === null ? null : Number(row["task_version"]),
   };
   const error = lenientJson(row["error"]) as TaskError | null;
-  const status = row["status"] as TaskStatus;
   switch (status) {
     case "pending":
       return { ...base, status, error, ...blockedState(row) };
@@ -243,6 +256,9 @@ export function toClaim(row: Row): Claim {
       Number(row["limited"]) === 1 ? { scope: row["concurrency_key"] as string | null } : undefined,
     hasDependents: Number(row["dependents"]) > 0 || undefined,
     dependencyFailed: Number(row["depends"]) === depends.failed || undefined,
+    claimedAtMs: Number(row["last_update"]),
+    dueAtMs:
+      row["depends"] === null ? Number(row["created_at"]) + Number(row["due_after"]) : undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),
     trace: row["trace"],
     run: row["run_seq"] === undefined ? undefined : toClaimedRun(row),

@@ -119,7 +119,7 @@ export async function startTestPod(settings: PodSettings, parts: TestPodParts): 
           ...hooks,
           database,
           clock,
-          pulse: { aliveCount: () => aliveReports, abandonedUpTo: () => abandonedUpTo },
+          signs: { aliveCount: () => aliveReports, abandonedUpTo: () => abandonedUpTo },
           onStall: testPod.crash,
         }),
       shareThrottles: (throttles) => (unshare = shareWithProcess(throttles)),

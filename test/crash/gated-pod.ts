@@ -5,7 +5,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { FlotillaError } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
-import { createPulse, startHeartbeatThread } from "../../src/pods/heartbeat-thread.ts";
+import { createVitalSigns, startHeartbeatThread } from "../../src/pods/heartbeat-thread.ts";
 import type { Heartbeat } from "../../src/pods/heartbeat.ts";
 import type { Database } from "../../src/store/database.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -49,7 +49,7 @@ export async function startGatedPod(
   const store = await openStore(settings.store, settings);
   const database = withGate(store, gate, onReached);
   const ids = uuidv7(systemClock, systemRandom);
-  const pulse = createPulse();
+  const signs = createVitalSigns();
   let heart: Heartbeat | undefined;
   const pod = await assemblePod(settings, {
     podId: ids.next(),
@@ -60,11 +60,11 @@ export async function startGatedPod(
     log: settings.log!,
     startHeartbeat(hooks) {
       const metadata = { pid: process.pid };
-      heart = startHeartbeatThread({ ...hooks, store: settings.store, pulse, metadata });
+      heart = startHeartbeatThread({ ...hooks, store: settings.store, signs, metadata });
       return heart;
     },
-    reportAlive: pulse.reportAlive,
-    abandonCallsUpTo: pulse.abandonCallsUpTo,
+    reportAlive: signs.reportAlive,
+    abandonCallsUpTo: signs.abandonCallsUpTo,
     onEvent,
   });
   return { pod, stopHeart: async () => heart?.stop() };

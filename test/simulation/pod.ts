@@ -228,7 +228,7 @@ export function startSimPod(
         ...hooks,
         database: heartDatabase,
         clock: heartClock,
-        pulse: { aliveCount: () => breath, abandonedUpTo: () => floor },
+        signs: { aliveCount: () => breath, abandonedUpTo: () => floor },
         onBeat(seen) {
           const gapMs = lastSeenMs === undefined ? 0 : seen.atMs - lastSeenMs;
           if (gapMs > gapOf(settings)) world.count("fence: liveness, gap");

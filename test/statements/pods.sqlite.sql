@@ -1,12 +1,12 @@
 -- src/pods/sql.ts: beat
 insert into flotilla_pod
-  (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call)
+  (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call, pulse)
 values (?, ?, ?, ?, now_ms(), ?, null,
-  ?)
+  ?, ?)
 on conflict (pod_id) do update
 set beat = flotilla_pod.beat + 1, last_heartbeat = now_ms(), status = 'up',
-  host = excluded.host, connection = excluded.connection
--- values: ["pod-1",2,7,"{}","host-1",0]
+  host = excluded.host, connection = excluded.connection, pulse = excluded.pulse
+-- values: ["pod-1",2,7,"{}","host-1",0,"{}"]
 
 -- src/pods/sql.ts: readPods
 with recursive holder (pod_id) as (
@@ -17,11 +17,11 @@ with recursive holder (pod_id) as (
   from holder where holder.pod_id is not null)
 select pod_id, started_at, status, beat, passes, host, connection,
   case when connection in (select null where false) then 1 else 0 end as connected,
-  '' as filled
+  '' as filled, now_ms() as at
 from flotilla_pod
 where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
 union all
-select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '' from holder
+select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '', now_ms() from holder
 where pod_id is not null and pod_id not in (select pod_id from flotilla_pod)
 -- values: [-1]
 
@@ -33,11 +33,11 @@ with recursive holder (pod_id) as (
   from holder where holder.pod_id is not null)
 select pod_id, started_at, status, beat, passes, host, connection,
   case when connection in (select null where false) then 1 else 0 end as connected,
-  '' || case when exists (select 1 from flotilla_throttle_report) then ? else '' end || case when exists (select 1 from flotilla_session_log) then ? else '' end as filled
+  '' || case when exists (select 1 from flotilla_throttle_report) then ? else '' end || case when exists (select 1 from flotilla_session_log) then ? else '' end as filled, now_ms() as at
 from flotilla_pod
 where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
 union all
-select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '' from holder
+select pod_id, 0, 'down', cast(? as bigint), 0, null, null, 0, '', now_ms() from holder
 where pod_id is not null and pod_id not in (select pod_id from flotilla_pod)
 -- values: ["throttle_report ","session_log ",-1]
 
@@ -71,6 +71,11 @@ delete from flotilla_pod where pod_id in (
   select pod_id from flotilla_pod
   where status = 'down' and last_heartbeat < now_ms() - ? )
 -- values: [60000]
+
+-- src/pods/sql.ts: pulsesOf
+select pod_id, pulse from flotilla_pod
+where pulse is not null and pod_id in (select pod_id from (select value ->> 0 as pod_id from jsonb_each(?)) wanted)
+-- values: ["[[\"pod-1\"],[\"pod-2\"]]"]
 
 -- src/pods/sql.ts: knownPods
 select pod_id, metadata from flotilla_pod

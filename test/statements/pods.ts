@@ -5,7 +5,7 @@ const silent = { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 } 
 
 export const podStatements: RoomStatements = {
   "src/pods/sql.ts": sqlFile(pods, {
-    beat: () => pods.beat("pod-1", "{}", 7, { count: 2, host: "host-1" }),
+    beat: () => pods.beat("pod-1", "{}", 7, { count: 2, host: "host-1", pulse: "{}" }),
     readPods: () => [pods.readPods(), pods.readPods(["throttle_report", "session_log"])],
     toFilledTables: noStatement,
     toPodSeen: noStatement,
@@ -15,6 +15,7 @@ export const podStatements: RoomStatements = {
     markLeft: () => pods.markLeft("pod-1"),
     finishPass: () => pods.finishPass("pod-1"),
     prunePods: () => pods.prunePods(60_000),
+    pulsesOf: () => pods.pulsesOf(["pod-1", "pod-2"]),
     knownPods: () => pods.knownPods(),
     livePods: () => pods.livePods(),
     podAges: () => pods.podAges(),

@@ -345,14 +345,16 @@ select
     and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -386,19 +388,21 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla.pod where pod_id = $32 and claim_floor < $33
       and pauses = $34 for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested, last_update
+run_seq, cancel_requested
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested, last_update from flotilla.task
+  run_seq, cancel_requested from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","{\"task-9\"}",3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,"order",1,100,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -421,14 +425,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and not exists (select 1 from flotilla.pod other
   where other.waiting = 1 and other.status = 'up' and other.pod_id <> $10
     and (replace(other.metadata, $11, '') <> other.metadata or replace(other.metadata, $12, '') <> other.metadata))
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -452,15 +458,17 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla.step_journal stored
   where stored.owner_id = flotilla.task.task_id and stored.part = '') then 1 else 0 end as has_steps
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla.step_journal stored
@@ -514,14 +522,16 @@ order by priority, name limit cast($2 as integer)
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -553,19 +563,21 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla.pod where pod_id = $27 and claim_floor < $28
       and pauses = $29 for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested, last_update
+run_seq, cancel_requested
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested, last_update from flotilla.task
+  run_seq, cancel_requested from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail",0,"{\"task-9\"}",10,3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -587,14 +599,16 @@ and flow_version is null and (name <> $1 or coalesce(task_version, 0) <= $2) and
     and exists (select 1 from flotilla.pod where pod_id = $6 and claim_floor < $7
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -609,14 +623,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla.pod where pod_id = $3 and claim_floor < $4
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -821,14 +837,16 @@ select count(*) from (
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -865,14 +883,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -952,14 +972,16 @@ select count(*) from (
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla.task
@@ -1338,24 +1360,25 @@ delete from flotilla.task_dependency where dependent_id in (select 'task-1')
 
 -- src/tasks/sql/finish.ts: finishTasks
 update flotilla.task
-set status = 'completed', result = done.result, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, result collate "C" as result from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, result)) done
+set status = 'completed', result = done.result, started_at = coalesce(done.started_at, flotilla.task.started_at), claim_call = null, last_update = now_ms()
+from (select task_id collate "C" as task_id, token, result collate "C" as result, started_at from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, result, started_at)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
    and dependents = 0
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, result collate "C" as result from unnest($1::text[], $2::bigint[], $3::text[]) as each_row (task_id, token, result)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, result collate "C" as result, started_at from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, result, started_at)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
    and dependents = 0
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"{}\"}"]
+-- values: ["{\"task-1\"}","{3}","{\"{}\"}","{null}"]
 
 update flotilla.task
 set
 status = done.status, result = done.result, error = coalesce(done.error, flotilla.task.error),
+started_at = coalesce(done.started_at, flotilla.task.started_at),
 retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
 deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + done.snoozed,
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
@@ -1368,19 +1391,19 @@ parked = case when done.set_aside is not null then 6
   when done.delay_ms > 0 then 1
   when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake)) done
+from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake, started_at from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake, started_at)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
   and flotilla.task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla.task.wake = done.wake)
 returning flotilla.task.task_id
 -- instead of returning:
-select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake)) done join flotilla.task task on task.task_id = done.task_id
+select task.task_id from (select task_id collate "C" as task_id, token, status collate "C" as status, result collate "C" as result, error collate "C" as error, counted, snoozed, stepped, delay_ms, awaits collate "C" as awaits, children, set_aside collate "C" as set_aside, wake, started_at from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[]) as each_row (task_id, token, status, result, error, counted, snoozed, stepped, delay_ms, awaits, children, set_aside, wake, started_at)) done join flotilla.task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
 for update of task
--- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{0}","{null}","{2}"]
+-- values: ["{\"task-1\"}","{3}","{\"failed\"}","{\"{}\"}","{\"{}\"}","{1}","{0}","{0}","{null}","{null}","{0}","{null}","{2}","{null}"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1491,8 +1514,8 @@ select progress, progress_token from flotilla.task where task_id = $1
 -- values: ["task-1"]
 
 -- src/tasks/sql/recover.ts: claimsOf
-select task_id, claim_token, claimed_by, deaths from (
-  select task_id, claim_token, claimed_by, deaths from flotilla.task
+select task_id, claim_token, claimed_by, deaths, last_update from (
+  select task_id, claim_token, claimed_by, deaths, last_update from flotilla.task
   where status = 'claimed' and claimed_by in (select pod_id from (select pod_id collate "C" as pod_id from unnest($1::text[]) as each_row (pod_id)) silent)
   order by claimed_by, claim_call limit cast($2 as integer)) held
 order by task_id
@@ -1561,16 +1584,17 @@ and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.po
 -- values: [4,4,"{\"code\":\"pod_died\",\"message\":\"4 pods died while they ran this task, 2 of them with nothing else to run\"}",4,"{\"task-1\"}","{3}","{\"pod-2\"}","{4}","{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
 
 -- src/tasks/sql/recover.ts: noteRecovery
-insert into flotilla.task_event (task_id, seq, type, attempt, pod_id)
-select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
-from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
+insert into flotilla.task_event (task_id, seq, type, attempt, pod_id, detail)
+select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1,
+  orphan.pod_id, orphan.detail
+from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat, detail collate "C" as detail from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::text[]) as each_row (task_id, token, pod_id, beat, detail)) orphan join flotilla.task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
 where not exists (select 1 from flotilla.pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task)) for update of task skip locked
--- values: ["{\"task-1\"}","{3}","{\"pod-2\"}","{4}"]
+-- values: ["{\"task-1\"}","{3}","{\"pod-2\"}","{4}","{null}"]
 
 -- src/tasks/sql/recover.ts: insertRecoveryFollowUps
 insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,

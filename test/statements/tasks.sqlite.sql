@@ -343,14 +343,16 @@ select
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -384,19 +386,21 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested, last_update
+run_seq, cancel_requested
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested, last_update from flotilla_task
+  run_seq, cancel_requested from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","[[\"task-9\"]]",3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,"order",1,100,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -419,14 +423,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and not exists (select 1 from flotilla_pod other
   where other.waiting = 1 and other.status = 'up' and other.pod_id <> ?
     and (replace(other.metadata, ?, '') <> other.metadata or replace(other.metadata, ?, '') <> other.metadata))
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -450,15 +456,17 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla_step_journal stored
   where stored.owner_id = flotilla_task.task_id and stored.part = '') then 1 else 0 end as has_steps
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla_step_journal stored
@@ -512,14 +520,16 @@ order by priority, name limit cast(? as integer)
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -551,19 +561,21 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested, last_update
+run_seq, cancel_requested
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested, last_update from flotilla_task
+  run_seq, cancel_requested from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail",0,"[[\"task-9\"]]",10,3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -585,14 +597,16 @@ and flow_version is null and (name <> ? or coalesce(task_version, 0) <= ?) and (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -607,14 +621,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -819,14 +835,16 @@ select count(*) from (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -863,14 +881,16 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -950,14 +970,16 @@ select count(*) from (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited from flotilla_task
@@ -1336,23 +1358,24 @@ delete from flotilla_task_dependency where dependent_id in (select 'task-1')
 
 -- src/tasks/sql/finish.ts: finishTasks
 update flotilla_task
-set status = 'completed', result = done.result, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as result from jsonb_each(?)) done
+set status = 'completed', result = done.result, started_at = coalesce(done.started_at, flotilla_task.started_at), claim_call = null, last_update = now_ms()
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as result, value ->> 3 as started_at from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
    and dependents = 0
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as result from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as result, value ->> 3 as started_at from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
    and dependents = 0
--- values: ["[[\"task-1\",3,\"{}\"]]"]
+-- values: ["[[\"task-1\",3,\"{}\",null]]"]
 
 update flotilla_task
 set
 status = done.status, result = done.result, error = coalesce(done.error, flotilla_task.error),
+started_at = coalesce(done.started_at, flotilla_task.started_at),
 retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
 deaths = case when done.stepped = 1 then 0 else deaths end, snoozes = snoozes + done.snoozed,
 claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,
@@ -1365,18 +1388,18 @@ parked = case when done.set_aside is not null then 6
   when done.delay_ms > 0 then 1
   when done.children = 2 then 2
   when done.awaits is not null then 5 else case when limited = 1 then 4 else 0 end end, claim_call = null, last_update = now_ms()
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake from jsonb_each(?)) done
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake, value ->> 13 as started_at from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
   and flotilla_task.status in ('claimed', 'pending')
   and (done.wake is null or flotilla_task.wake = done.wake)
 returning flotilla_task.task_id
 -- instead of returning:
-select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as status, value ->> 3 as result, value ->> 4 as error, value ->> 5 as counted, value ->> 6 as snoozed, value ->> 7 as stepped, value ->> 8 as delay_ms, value ->> 9 as awaits, value ->> 10 as children, value ->> 11 as set_aside, value ->> 12 as wake, value ->> 13 as started_at from jsonb_each(?)) done join flotilla_task task on task.task_id = done.task_id
 where task.claim_token = done.token
   and task.status in ('claimed', 'pending')
   and (done.wake is null or task.wake = done.wake)
--- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,0,null,2]]"]
+-- values: ["[[\"task-1\",3,\"failed\",\"{}\",\"{}\",1,0,0,null,null,0,null,2,null]]"]
 
 -- src/tasks/sql/finish.ts: noteFinishes
 insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
@@ -1486,8 +1509,8 @@ select progress, progress_token from flotilla_task where task_id = ?
 -- values: ["task-1"]
 
 -- src/tasks/sql/recover.ts: claimsOf
-select task_id, claim_token, claimed_by, deaths from (
-  select task_id, claim_token, claimed_by, deaths from flotilla_task
+select task_id, claim_token, claimed_by, deaths, last_update from (
+  select task_id, claim_token, claimed_by, deaths, last_update from flotilla_task
   where status = 'claimed' and claimed_by in (select pod_id from (select value ->> 0 as pod_id from jsonb_each(?)) silent)
   order by claimed_by, claim_call limit cast(? as integer)) held
 order by task_id
@@ -1554,16 +1577,17 @@ and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.po
 -- values: [4,4,"{\"code\":\"pod_died\",\"message\":\"4 pods died while they ran this task, 2 of them with nothing else to run\"}",4,"[[\"task-1\",3,\"pod-2\",4]]"]
 
 -- src/tasks/sql/recover.ts: noteRecovery
-insert into flotilla_task_event (task_id, seq, type, attempt, pod_id)
-select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1, orphan.pod_id
-from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
+insert into flotilla_task_event (task_id, seq, type, attempt, pod_id, detail)
+select orphan.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = orphan.task_id), 'pod_died', task.retry_count + 1,
+  orphan.pod_id, orphan.detail
+from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as pod_id, value ->> 3 as beat, value ->> 4 as detail from jsonb_each(?)) orphan join flotilla_task task on task.task_id = orphan.task_id and task.claim_token = orphan.token
 and task.status = 'claimed' and task.claimed_by = orphan.pod_id
 and coalesce((select pod.beat from flotilla_pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat
 where not exists (select 1 from flotilla_pod holder
 where holder.pod_id = task.claimed_by and task.claim_call < 0 and holder.begun_call >= 0
   and (-task.claim_call > holder.begun_call
     or -task.claim_call = holder.begun_call and task.task_id > holder.begun_task))
--- values: ["[[\"task-1\",3,\"pod-2\",4]]"]
+-- values: ["[[\"task-1\",3,\"pod-2\",4,null]]"]
 
 -- src/tasks/sql/recover.ts: insertRecoveryFollowUps
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,

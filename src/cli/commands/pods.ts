@@ -17,22 +17,36 @@ export function podsCommand(program: Command): void {
         "status",
         "started",
         "last beat",
+        "held",
+        "lag",
+        "memory",
         "where",
         "tasks",
         "claims no more because",
       ];
-      const rows = pods.map(({ podId, status, birthMs, lastHeartbeatMs, metadata, state }) => [
-        oneLine(podId, 100),
-        paint(status === "up" ? "green" : "gray", oneLine(status, 40)),
-        `${ago(nowMs, birthMs)} ago`,
-        `${ago(nowMs, lastHeartbeatMs)} ago`,
-        oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),
-        oneLine(names(metadata), 60),
-        status === "up" ? oneLine(why(state), 100) : "",
-      ]);
+      const rows = pods.map(
+        ({ podId, status, birthMs, lastHeartbeatMs, pulse, metadata, state }) => [
+          oneLine(podId, 100),
+          paint(status === "up" ? "green" : "gray", oneLine(status, 40)),
+          `${ago(nowMs, birthMs)} ago`,
+          `${ago(nowMs, lastHeartbeatMs)} ago`,
+          ...(status === "up" ? load(pulse) : ["", "", ""]),
+          oneLine(`${text(metadata["host"])} (${text(metadata["pid"])})`, 60),
+          oneLine(names(metadata), 60),
+          status === "up" ? oneLine(why(state), 100) : "",
+        ],
+      );
       print(columns([heading.map((each) => paint("dim", each)), ...rows]));
     },
   );
+}
+
+/** How many tasks it holds, how late its event loop is, and its memory. */
+function load(pulse: PodInfo["pulse"]): string[] {
+  if (!pulse) return ["", "", ""];
+  const { held, lagMs, memoryBytes } = pulse;
+  const memory = memoryBytes === null ? "" : `${Math.round(memoryBytes / 2 ** 20)} MiB`;
+  return [String(held), `${lagMs} ms`, memory];
 }
 
 function why(state: PodInfo["state"]): string {

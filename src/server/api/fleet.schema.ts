@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { label, named, described, spec, time } from "./schema.ts";
+import { described, label, named, next, paging, spec, time, wholeNumber } from "./schema.ts";
 
 const pod = named(
   "Pod",
@@ -17,6 +17,32 @@ const pod = named(
         })
         .nullable(),
       "Why it claims no more, as of its last heartbeat.",
+    ),
+    pulse: described(
+      z
+        .object({
+          claimed: described(z.int(), "Tasks that it has claimed since its start."),
+          ended: described(
+            z.record(z.string(), z.int()).readonly(),
+            "How attempts and runs have ended since its start, by outcome.",
+          ),
+          chunks: described(z.int(), "Chunks of answers that have ended since its start."),
+          lagMs: described(z.int(), "How late its event loop was."),
+          memoryBytes: z.int().nullable(),
+          held: described(z.int(), "How many tasks and runs it holds."),
+          throttles: described(
+            z
+              .array(z.object({ name: z.string(), key: label(z.string()), inFlight: z.int() }))
+              .readonly(),
+            "The throttles with the most of its calls in flight.",
+          ),
+          running: described(
+            z.array(z.object({ taskId: z.string(), startedAtMs: time() })).readonly(),
+            "The tasks that it has run for longest.",
+          ),
+        })
+        .nullable(),
+      "What it stored of itself with its last heartbeat, in at most 600 bytes.",
     ),
     metadata: label(z.record(z.string(), z.unknown()).readonly()),
   }),
@@ -82,6 +108,59 @@ const overview = named(
   }),
   "What the store holds, counted every 2 seconds at most. No number is exact beyond 10,000.",
 );
+
+const durations = (description: string) =>
+  described(
+    z
+      .object({
+        count: z.int(),
+        sumMs: z.number(),
+        p50Ms: described(z.number(), "An estimate, right within a factor of 2."),
+        p95Ms: z.number(),
+        buckets: described(
+          z.array(z.int()).readonly(),
+          "Bucket `i` counts those up to `2 ** i` ms, the 24th all that are longer.",
+        ),
+      })
+      .nullable(),
+    description,
+  );
+
+const seriesStep = z.enum(["minute", "hour"]);
+
+const series = named(
+  "Series",
+  z.object({
+    subject: label(z.string()),
+    step: seriesStep,
+    fromMs: time(),
+    toMs: time(),
+    points: described(
+      z
+        .array(
+          z.object({
+            atMs: described(time(), "When its minute or hour begins."),
+            counts: described(
+              z.record(z.string(), z.number()).readonly(),
+              "Such as `completed`, `failed` and `retry` of a task.",
+            ),
+            gauges: described(
+              z.record(z.string(), z.number()).readonly(),
+              "What was so many at a time, such as `inFlight` of a throttle: of an hour its highest minute.",
+            ),
+            wait: durations("How long tasks waited, or answers took to their first chunk."),
+            run: durations("How long it took."),
+          }),
+        )
+        .readonly(),
+      "In the order of time. Where nothing was counted there is no point.",
+    ),
+  }),
+  "What pods have counted of a subject over time. A pod that dies takes a minute of counts with it.",
+);
+
+const moment = (description: string) =>
+  described(wholeNumber({ min: 0, max: 8.64e14 }), description).optional();
 
 const health = "health";
 
@@ -181,6 +260,63 @@ export const fleetSpecs = {
     verb: "fleet:read",
     answers: { 200: named("Depth", z.object({ names: z.record(z.string(), depth) })) },
     errors: [],
+  }),
+  series: spec({
+    method: "get",
+    path: "/v1/series",
+    operationId: "getSeries",
+    tag: "fleet",
+    summary:
+      "What was counted of a task, flow, agent, throttle or pod over time: at most 1,500 points.",
+    verb: "fleet:read",
+    query: z.strictObject({
+      subject: described(
+        z.string().min(1).max(1_000),
+        "Such as `task:mail`, `flow:order pay`, `agent:support`, `throttle:openai`, `pod:<id>`, `other:task`, or `task` for all tasks.",
+      ),
+      from: moment(
+        "From this time on, in milliseconds since 1970. Default: an hour or a day before.",
+      ),
+      to: moment("Up to this time. Default: now."),
+      step: described(
+        seriesStep,
+        "How much time a point stands for. Default `minute`, of which a day is kept; of `hour` 30 days.",
+      ).optional(),
+    }),
+    answers: { 200: series },
+    errors: ["invalid_input", "invalid_option"],
+  }),
+  subjects: spec({
+    method: "get",
+    path: "/v1/series/subjects",
+    operationId: "listSubjects",
+    tag: "fleet",
+    summary: "What there are series of, in the order of their names.",
+    verb: "fleet:read",
+    query: z.strictObject({
+      kind: described(
+        z.enum(["task", "flow", "agent", "throttle", "pod"]),
+        "Only subjects of this kind.",
+      ).optional(),
+      ...paging,
+    }),
+    answers: {
+      200: named(
+        "Subjects",
+        z.object({
+          subjects: z
+            .array(
+              z.object({
+                subject: label(z.string()),
+                lastAtMs: described(time(), "The last minute or hour that has counts of it."),
+              }),
+            )
+            .readonly(),
+          next,
+        }),
+      ),
+    },
+    errors: ["invalid_input", "invalid_option"],
   }),
   openapi: spec({
     method: "get",

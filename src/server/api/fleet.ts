@@ -46,6 +46,13 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.depth).to(async () => {
       return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
     }),
+    route(fleetSpecs.series).to(async ({ query: { subject, from: fromMs, to: toMs, step } }) => {
+      const options = withoutUndefined({ subject, fromMs, toMs, step });
+      return { status: 200, body: await flotilla.series.read(options) };
+    }),
+    route(fleetSpecs.subjects).to(async ({ query }) => {
+      return { status: 200, body: await flotilla.series.subjects(withoutUndefined(query)) };
+    }),
     // It can be read, and is changed by no route.
     route(auditSpecs.list).to(async ({ query }) => {
       return { status: 200, body: await flotilla.audit.list(withoutUndefined(query)) };

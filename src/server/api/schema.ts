@@ -236,6 +236,7 @@ export const eventDetail = () =>
     keeps: [
       "by",
       "byVersion",
+      "claimedAtMs",
       "code",
       "count",
       "delayMs",

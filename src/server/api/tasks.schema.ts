@@ -62,6 +62,10 @@ const taskBase = {
   updatedAtMs: time(),
   runAtMs: time(),
   scheduledAtMs: described(time().nullable(), "The time of its schedule that it was enqueued for."),
+  startedAtMs: described(
+    time().nullable(),
+    "When the handler of its last attempt was called. Of a running task: of those that its pod has run for longest, not in lists. Null for a run.",
+  ),
   failures: described(z.int(), "Attempts that have failed so far."),
   snoozes: described(z.int(), "How often it has snoozed."),
   maxAttempts: described(z.int().nullable(), "Null where the handler's own number counts."),

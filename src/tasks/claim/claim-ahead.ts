@@ -45,7 +45,7 @@ type ClaimAheadParts = {
   limits?: AheadLimits | undefined;
   /** The number of the pauses that the pod knows; undefined if there are newer ones. */
   pausesNumber: () => number | undefined;
-  accept: (claim: Claim, nowMs: number) => TaskAttempt | undefined;
+  accept: (claim: Claim, nowMs: number, answeredMs: number) => TaskAttempt | undefined;
   start: (attempt: TaskAttempt) => void;
   release: (attempt: TaskAttempt) => void;
   /** Called when a mark was answered: tasks may begin, or have been released. */
@@ -106,8 +106,8 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
 
   const releaseAll = (tasks: Iterable<Waiting>) => {
     const nowMs = clock.monotonic();
-    for (const { claim } of tasks) {
-      const attempt = parts.accept(claim, nowMs);
+    for (const { claim, sinceMs } of tasks) {
+      const attempt = parts.accept(claim, nowMs, sinceMs);
       if (attempt !== undefined) parts.release(attempt);
     }
   };
@@ -199,7 +199,7 @@ export function createClaimAhead(parts: ClaimAheadParts): ClaimAhead {
       if (oldest && (!isFresh(oldest) || parts.pausesNumber() !== markedPauses)) return rest();
       const nowMs = clock.monotonic();
       const attempts = takeFirst(marked, free).flatMap(
-        ({ claim }) => parts.accept(claim, nowMs) ?? [],
+        ({ claim, sinceMs }) => parts.accept(claim, nowMs, sinceMs) ?? [],
       );
       const slots = capacityOf(parts.adaptiveCapacity.capacity);
       const most = Math.max(slots, Math.floor(rate.perMs() * markedMs));

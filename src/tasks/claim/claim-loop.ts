@@ -71,8 +71,8 @@ type ClaimLoopParts = {
   running: { readonly size: number };
   /** Attempts whose outcome is not stored yet: running ones, and ones that have just ended. */
   unfinished: ReadonlySet<TaskAttempt>;
-  /** Accepts a claim, unless a newer claim of the same task runs here. */
-  accept: (claim: Claim, nowMs: number) => TaskAttempt | undefined;
+  /** Accepts a claim whose answer came then, unless a newer claim of the same task runs here. */
+  accept: (claim: Claim, nowMs: number, answeredMs: number) => TaskAttempt | undefined;
   start: (attempt: TaskAttempt) => void;
   /** Gives the task of an attempt back that has not begun. */
   release: (attempt: TaskAttempt) => void;
@@ -319,7 +319,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
       const nowMs = clock.monotonic();
       const started: TaskAttempt[] = [];
       for (const each of claimed.claims) {
-        const attempt = parts.accept(each, nowMs);
+        const attempt = parts.accept(each, nowMs, nowMs);
         if (attempt !== undefined) started.push(attempt);
       }
       requested -= limit;

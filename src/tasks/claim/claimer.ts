@@ -169,6 +169,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
       token: claim.token,
       signal: attempt.controller.signal,
     };
+    attempt.begun = true;
     held.set(task, { attempt, task });
     return task;
   };

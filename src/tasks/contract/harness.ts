@@ -48,7 +48,7 @@ export async function openTasks(kind: StoreKind) {
     if (store.clock || byMs === 0) return;
     await database.write([
       sql`update ${rowsOf} set run_at = run_at - ${byMs}, created_at = created_at - ${byMs},
-        last_update = last_update - ${byMs}`,
+        last_update = last_update - ${byMs}, started_at = started_at - ${byMs}`,
       sql`update ${table("step_journal")} set at = at - ${byMs}, started_at = started_at - ${byMs}`,
       sql`update ${table("pod")} set last_heartbeat = last_heartbeat - ${byMs}`,
     ]);

@@ -26,6 +26,7 @@ import { refusedContract } from "./refused.ts";
 import { middlewareContract } from "./middleware.ts";
 import { onFailureContract } from "./on-failure.ts";
 import { snoozeContract } from "./snooze.ts";
+import { startedContract } from "./started.ts";
 import { stopContract } from "./stop.ts";
 import { storeErrorsContract } from "./store-errors.ts";
 import { twoClaimsContract } from "./two-claims.ts";
@@ -79,6 +80,7 @@ export function workingContract(kind: StoreKind): void {
   middlewareContract(kind);
   capacityContract(kind);
   snoozeContract(kind);
+  startedContract(kind);
   storeErrorsContract(kind);
   blockedByContract(kind);
   outboxContract(kind);

@@ -5,13 +5,13 @@ import type { Ids } from "../../base/ids.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
-import { taskFields } from "../run/attempt.ts";
+import { startedAtOf, taskFields } from "../run/attempt.ts";
 import type { AttemptReports } from "../run/events.ts";
 import { notCommitted } from "../run/context.ts";
 import type { Finish } from "../sql/finish.ts";
 import { unaskedEvent } from "../sql/steps.ts";
 import type { FinishResult, FinishWriter } from "./finish-writer.ts";
-import { completedFinish, decideFinish, withFollowUp } from "./outcome.ts";
+import { completedFinish, decideFinish, withFollowUp, withStart } from "./outcome.ts";
 import type {
   FinishedAttempt,
   DriveResult,
@@ -63,7 +63,10 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
         decideFinish(claim, decided, attempt.handler.options, random),
         attempt,
       );
-      const decidedFinish = withFollowUp(ended, claim, attempt.handler, ids);
+      const decidedFinish = withStart(
+        withFollowUp(ended, claim, attempt.handler, ids),
+        startedAtOf(attempt),
+      );
       const { limited, hasDependents } = claim;
       const finish = {
         ...decidedFinish,
@@ -172,7 +175,8 @@ export function createAttemptFinisher(parts: AttemptFinisherParts) {
     if (outcome.type !== "returned" || completing || attempt.rowHeld || stopReason === "claim_lost")
       return false;
     if (claim.limited || claim.hasDependents) return false;
-    const completed = withUnasked(completedFinish(claim, outcome.result), attempt);
+    const finished = completedFinish(claim, outcome.result, startedAtOf(attempt));
+    const completed = withUnasked(finished, attempt);
     const finish = hasStepped(attempt) ? { ...completed, stepped: true } : completed;
     finishWriter.put(
       finish,

@@ -17,6 +17,7 @@ const claim: Claim = {
   maxAttempts: null,
   trace: null,
   deaths: 0,
+  claimedAtMs: 5_000,
 };
 const policy: RetryPolicy = {
   attempts: 3,

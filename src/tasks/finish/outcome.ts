@@ -128,14 +128,16 @@ function isStored(thrown: unknown): boolean {
   return thrown instanceof FlotillaError && thrown.details?.["stored"] === true;
 }
 
-/** The finish of a completed task. */
+/** The finish of a completed task, whose handler was called then. */
 export function completedFinish(
   { taskId, token }: Pick<Claim, "taskId" | "token">,
   result: string,
+  startedAtMs?: number,
 ): Finish {
   return {
     taskId,
     token,
+    startedAtMs,
     status: "completed",
     result,
     error: null,
@@ -216,6 +218,15 @@ export function withFollowUp(finish: Finish, claim: Claim, handler: TaskHandler,
   const followUp = followUpOf({ ...claim, attempts: claim.failures + counted, error }, ids);
   const detail = `${error.slice(0, -1)},"followUp":${JSON.stringify(followUp.taskId)}}`;
   return { ...finish, followUp, event: event && { ...event, detail } };
+}
+
+/** Adds when the handler was called, in the row and in the event that the attempt leaves. */
+export function withStart(finish: Finish, startedAtMs: number | undefined): Finish {
+  if (startedAtMs === undefined) return finish;
+  const { event } = finish;
+  const start = `"startedAtMs":${startedAtMs}}`;
+  const detail = event && (event.detail ? `${event.detail.slice(0, -1)},${start}` : `{${start}`);
+  return { ...finish, startedAtMs, event: event && { ...event, detail } };
 }
 
 function retryDelayMs(

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { settledWithin } from "../../base/timeout.ts";
+import { readPulses } from "../../pods/pods.ts";
 import { livePods } from "../../pods/sql.ts";
 import { allNames } from "../../protocol/task-options.ts";
 import type { Database, Row } from "../../store/database.ts";
@@ -157,13 +158,20 @@ export async function whyOpen(
   return settledWithin(clock, reasonTimeoutMs, reason);
 }
 
-/** The task, with why it waits. */
+/** The task, with why it waits, or since when it runs. */
 export async function readWaiting(
   { database, workers }: { database: Database; workers: Workers },
   taskId: string,
 ): Promise<Task | undefined> {
   const found = await toTasks(database, await database.read(getTask(taskId)));
-  return (await workers.markWaiting(found))[0];
+  const [task] = await workers.markWaiting(found);
+  if (task?.status !== "claimed") return task;
+  const [pulse] = await readPulses(database, [task.claimedBy]);
+  const running = pulse?.running.find((each) => each.taskId === taskId);
+  // A pod says it a moment later than it claims, so this may still be about the attempt before.
+  const isOlder = running && running.startedAtMs < task.updatedAtMs && !task.cancelRequested;
+  if (!running || isOlder) return task;
+  return { ...task, startedAtMs: running.startedAtMs };
 }
 
 function reasonOf(task: Task, nowMs: number): string | undefined {

@@ -9,6 +9,7 @@ import {
   silentPods,
   type WatchedPod,
 } from "../../pods/liveness.ts";
+import { readPulses } from "../../pods/pods.ts";
 import { finishPass, markDown, knownPods, prunePods } from "../../pods/sql.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
@@ -117,14 +118,20 @@ export function createLeader(options: LeaderOptions) {
   const recover = async (silent: readonly WatchedPod[]): Promise<void> => {
     const byId = new Map(silent.map((pod) => [pod.podId, pod]));
     const reported = new Set<string>();
+    let starts: ReadonlyMap<string, number> | undefined;
     for (;;) {
       const claims = await database.read(claimsOf([...byId.keys()], recoverLimit));
       if (claims.length === 0) return;
+      const started = (starts ??= await lastStarts(database, [...byId.keys()]));
       const orphans = claims.map((row) => ({
         taskId: row["task_id"],
         token: Number(row["claim_token"]),
         deaths: Number(row["deaths"]),
         pod: byId.get(row["claimed_by"])!,
+        detail: JSON.stringify({
+          claimedAtMs: Number(row["last_update"]),
+          startedAtMs: started.get(row["task_id"]),
+        }),
       }));
       const recovered = await giveBack(orphans);
       for (const row of recovered) {
@@ -212,6 +219,17 @@ export function createLeader(options: LeaderOptions) {
       }
     },
   };
+}
+
+/** When tasks began that pods ran for long, by what these said last. */
+async function lastStarts(
+  database: Database,
+  podIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  const pulses = await readPulses(database, podIds);
+  return new Map(
+    pulses.flatMap(({ running }) => running.map((each) => [each.taskId, each.startedAtMs])),
+  );
 }
 
 /** The names with follow-ups, by pod, from the pods' metadata. */

@@ -3,12 +3,20 @@ import type { StopReason, TaskAttempt, AttemptOutcome, TaskHandler } from "../mo
 import type { Claim } from "../rows.ts";
 import { traceIdOf } from "../trace.ts";
 
-/** Creates the attempt of a claim. */
-export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number): TaskAttempt {
+/** Creates the attempt of a claim, whose answer may have come earlier. */
+export function startAttempt(
+  claim: Claim,
+  handler: TaskHandler,
+  nowMs: number,
+  answeredMs = nowMs,
+): TaskAttempt {
   return {
     claim,
     handler,
     startedMs: nowMs,
+    answeredMs,
+    beganMs: nowMs,
+    endedMs: nowMs,
     timeoutMs: handler.options.timeoutMs,
     actAtMs: nowMs + handler.options.timeoutMs,
     wake: claim.wake,
@@ -25,6 +33,27 @@ export function startAttempt(claim: Claim, handler: TaskHandler, nowMs: number):
     steps: undefined,
     rowHeld: false,
   };
+}
+
+/**
+ * When the handler of an attempt was called, by the store's clock: by the time of the claim there, and the
+ * time since its answer here. Undefined if it wasn't called.
+ */
+export function startedAtOf(attempt: TaskAttempt): number | undefined {
+  const { claim, begun, beganMs, answeredMs } = attempt;
+  if (!begun || claim.dependencyFailed) return undefined;
+  return claim.claimedAtMs + Math.max(0, Math.round(beganMs - answeredMs));
+}
+
+/** The first tasks among these that have begun; attempts are kept in the order of their claims. */
+export function longestOf(attempts: Iterable<TaskAttempt>, count: number) {
+  const found: { taskId: string; startedAtMs: number }[] = [];
+  for (const attempt of attempts) {
+    if (found.length === count) break;
+    const startedAtMs = attempt.handler.flow ? undefined : startedAtOf(attempt);
+    if (startedAtMs !== undefined) found.push({ taskId: attempt.claim.taskId, startedAtMs });
+  }
+  return found;
 }
 
 /** Aborts the handler's signal. The first reason counts. */

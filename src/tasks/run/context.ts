@@ -6,7 +6,7 @@ import type { Database } from "../../store/database.ts";
 import { readParents } from "../dependencies.ts";
 import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
-import { signalOf, taskFields } from "./attempt.ts";
+import { signalOf, startedAtOf, taskFields } from "./attempt.ts";
 import { begunBy, stepsOf } from "./steps.ts";
 import type { TaskSteps } from "../../steps/model.ts";
 import type { AttemptParts, TaskContext, TaskAttempt } from "../model.ts";
@@ -151,7 +151,7 @@ async function completeWithin<Result>(
   const stored = await resultText(attempt, result, maxResultBytes);
   if (attempt.ended) throw claimLost(claim.taskId);
   attempt.completing = true;
-  const finish = completedFinish(claim, stored);
+  const finish = completedFinish(claim, stored, startedAtOf(attempt));
   const [changed] = claim.hasDependents ? [[]] : await transaction.write([finishTasks([finish])]);
   if (changed!.length > 0) return result;
   // Either the task has dependents or its claim is lost. Dependents are woken when the caller

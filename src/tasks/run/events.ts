@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { SetAsideTask, TaskError } from "../rows.ts";
-import { taskFields } from "./attempt.ts";
+import { startedAtOf, taskFields } from "./attempt.ts";
 import type { Finish } from "../sql/finish.ts";
 import { isRefused } from "../claim/throttle.ts";
 import { endAttemptSpan } from "../trace.ts";
@@ -22,7 +22,19 @@ export function createAttemptReports(parts: {
     ended(attempt: TaskAttempt, { finish, finished }: FinishedAttempt): void {
       const { claim: task, startedMs, span } = attempt;
       const outcome = finished.type === "lost" ? "lost" : outcomeOf(finish);
-      onEvent({ type: "ended", name: task.name, outcome, tookMs: clock.monotonic() - startedMs });
+      const startedAtMs = startedAtOf(attempt);
+      const hasRun = startedAtMs !== undefined;
+      onEvent({
+        type: "ended",
+        name: task.name,
+        outcome,
+        tookMs: clock.monotonic() - startedMs,
+        waitedMs:
+          hasRun && task.dueAtMs !== undefined
+            ? Math.max(0, startedAtMs - task.dueAtMs)
+            : undefined,
+        ranMs: hasRun ? Math.max(0, attempt.endedMs - attempt.beganMs) : undefined,
+      });
       if (span) endAttemptSpan(span, outcome, finish.error);
       if (outcome === "completed") return;
       const fields = { ...taskFields(attempt, podId), outcome };

@@ -25,7 +25,7 @@ import { createAttemptFinisher, createFinish } from "../finish/finish.ts";
 import { createFinishWriter } from "../finish/finish-writer.ts";
 import { withOutbox, type Outbox } from "../finish/outbox.ts";
 import type { Claim } from "../rows.ts";
-import { outcomeOfThrown, startAttempt, stopAttempt } from "./attempt.ts";
+import { longestOf, outcomeOfThrown, startAttempt, stopAttempt } from "./attempt.ts";
 import { createAttemptReports } from "./events.ts";
 import { executeAttempt } from "./execute.ts";
 import { startPolling } from "./held-claims.ts";
@@ -101,6 +101,8 @@ export type Worker = {
    */
   claimWithin(names: ReadonlySet<string>): Omit<ClaimWithin, "claimed"> | undefined;
   readonly running: number;
+  /** The tasks that it has run for longest, with the store's time at which they began. */
+  longestRunning(count: number): { readonly taskId: string; readonly startedAtMs: number }[];
   /** True while a task that pods died under runs here alone, or is about to. */
   readonly hasSuspect: boolean;
   /** What the pod is doing, as text for operators. */
@@ -222,7 +224,8 @@ export function startWorker(options: WorkerOptions): Worker {
     report,
     running,
     unfinished,
-    accept: (claimed, nowMs) => (isNewest(claimed) ? hold(claimed, nowMs) : undefined),
+    accept: (claimed, nowMs, answeredMs) =>
+      isNewest(claimed) ? hold(claimed, nowMs, answeredMs) : undefined,
     start: (attempt) => begin(attempt),
     release: (attempt) => end(attempt, { type: "interrupted" }),
     aheadNames: aheadNames(handlers),
@@ -255,6 +258,7 @@ export function startWorker(options: WorkerOptions): Worker {
       return end(attempt, attempt.throttled.refused);
     }
     attempt.begun = true;
+    attempt.beganMs = clock.monotonic();
     const { taskId, name } = attempt.claim;
     const origin = {
       by: "handler",
@@ -272,8 +276,8 @@ export function startWorker(options: WorkerOptions): Worker {
     else end(attempt, outcome);
   };
 
-  const hold = (claimed: Claim, nowMs: number): TaskAttempt => {
-    const attempt = startAttempt(claimed, handlers.get(claimed.name)!, nowMs);
+  const hold = (claimed: Claim, nowMs: number, answeredMs: number): TaskAttempt => {
+    const attempt = startAttempt(claimed, handlers.get(claimed.name)!, nowMs, answeredMs);
     running.set(claimed.taskId, attempt);
     unfinished.add(attempt);
     slots.acquire(claimed.name);
@@ -285,6 +289,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const end = (attempt: TaskAttempt, outcome: AttemptOutcome | DriveResult): void => {
     if (attempt.ended) return;
     attempt.ended = true;
+    attempt.endedMs = clock.monotonic();
     if (attempt.throttled !== undefined) releasePermit(attempt.throttled);
     if (outcome.type === "returned") progress.forget(attempt);
     // The task may have returned to this pod under a newer token, as a separate attempt.
@@ -397,6 +402,7 @@ export function startWorker(options: WorkerOptions): Worker {
     get running() {
       return running.size;
     },
+    longestRunning: (count) => longestOf(running.values(), count),
     get hasSuspect() {
       return loop.hasSuspect;
     },

@@ -315,8 +315,9 @@ export function isHeldBack(task: ReturnType<typeof table> | Statement): Statemen
 
 // Columns that are 0 for nearly every task are sent as null, which costs nothing to send or to
 // read.
-const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
-  trace, scheduled_at, nullif(priority, 0) as priority, nullif(wake, 0) as wake,
+const claimColumns = sql`task_id, name, payload, claim_token, created_at, last_update, max_attempts,
+  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited`;
@@ -325,9 +326,9 @@ const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_at
 // had none.
 const versionColumns = sql`task_version, begun_version, ${hasSteps(tasks)} as has_steps`;
 
-// The columns if runs may be among the tasks. Runs measure time from the time of the claim.
+// The columns if runs may be among the tasks.
 const runColumns = sql`tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested, last_update`;
+  run_seq, cancel_requested`;
 
 /**
  * Reserves one task that must run alone for this pod, which then drains before it claims the task.

@@ -21,6 +21,8 @@ const events = table("task_event");
 export type Finish = {
   readonly taskId: string;
   readonly token: number;
+  /** When the handler was called, by the store's clock; undefined if it wasn't. */
+  readonly startedAtMs?: number | undefined;
   /** `claimed` if a run continues. */
   readonly status: "pending" | "claimed" | "completed" | "failed" | "cancelled";
   readonly result: string | null;
@@ -305,13 +307,17 @@ function unlessHasDependents(finishes: readonly Finish[]): Statement {
   return wakesDependents(finishes) ? sql`` : sql`and dependents = 0`;
 }
 
+// An attempt that never began leaves the start of the one before it.
+const startedChange = sql`started_at = coalesce(done.started_at, ${tasks}.started_at)`;
+
 /** A completion ignores wakes: whatever happened to the task meanwhile, it is done. */
 function completedRows(finishes: readonly Finish[]) {
   const done = rows(
-    { task_id: "text", token: "integer", result: "content" },
-    finishes.map((each) => [each.taskId, each.token, each.result]),
+    { task_id: "text", token: "integer", result: "content", started_at: "integer" },
+    finishes.map((each) => [each.taskId, each.token, each.result, each.startedAtMs ?? null]),
   );
-  return { done, changes: sql`status = 'completed', result = done.result`, unwoken: () => sql`` };
+  const changes = sql`status = 'completed', result = done.result, ${startedChange}`;
+  return { done, changes, unwoken: () => sql`` };
 }
 
 function finishRows(finishes: readonly Finish[]) {
@@ -330,6 +336,7 @@ function finishRows(finishes: readonly Finish[]) {
       children: "integer",
       set_aside: "content",
       wake: "integer",
+      started_at: "integer",
     },
     finishes.map((each) => [
       each.taskId,
@@ -345,10 +352,12 @@ function finishRows(finishes: readonly Finish[]) {
       childrenColumn(each),
       each.setAside ?? null,
       each.wake,
+      each.startedAtMs ?? null,
     ]),
   );
   const changes = sql`
     status = done.status, result = done.result, error = coalesce(done.error, ${tasks}.error),
+    ${startedChange},
     retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
     deaths = case when done.stepped = 1 then ${noDeaths} else deaths end, snoozes = snoozes + done.snoozed,
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,

@@ -28,7 +28,13 @@ const tasks = table("task");
 const events = table("task_event");
 const pods = table("pod");
 
-export type Orphan = { readonly taskId: string; readonly token: number; readonly pod: PodSeen };
+export type Orphan = {
+  readonly taskId: string;
+  readonly token: number;
+  readonly pod: PodSeen;
+  /** What is known of the attempt that its pod died under, as JSON: when it was claimed, and when it began. */
+  readonly detail?: string;
+};
 
 // An enqueue whose answer was lost is repeated for half a minute. It must find what it has stored,
 // or it would store and run the same task again.
@@ -45,8 +51,8 @@ export function claimsOf(podIds: readonly string[], count: number): Statement {
     podIds.map((podId) => [podId]),
   );
   return sql`
-    select task_id, claim_token, claimed_by, deaths from (
-      select task_id, claim_token, claimed_by, deaths from ${tasks}
+    select task_id, claim_token, claimed_by, deaths, last_update from (
+      select task_id, claim_token, claimed_by, deaths, last_update from ${tasks}
       where status = 'claimed' and claimed_by in (select pod_id from ${silent} silent)
       order by claimed_by, claim_call ${limit(count)}) held
     order by task_id`;
@@ -96,10 +102,15 @@ function afterRecovery(task: typeof tasks | Statement) {
 }
 
 export function noteRecovery(orphans: readonly Orphan[]): Statement {
+  const noted = rows(
+    { ...orphanColumns, detail: "content" },
+    orphans.map((orphan) => [...orphanValues(orphan), orphan.detail ?? null]),
+  );
   return sql`
-    insert into ${events} (task_id, seq, type, attempt, pod_id)
-    select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1, orphan.pod_id
-    from ${orphanRows(orphans)} orphan join ${tasks} task on ${isOrphan(sql`task`)}
+    insert into ${events} (task_id, seq, type, attempt, pod_id, detail)
+    select orphan.task_id, ${nextSeq(sql`orphan.task_id`)}, 'pod_died', task.retry_count + 1,
+      orphan.pod_id, orphan.detail
+    from ${noted} orphan join ${tasks} task on ${isOrphan(sql`task`)}
     where not ${isHeldBack(sql`task`)} ${forUpdateOfTaskSkipLocked}`;
 }
 
@@ -193,11 +204,12 @@ const orphanColumns = {
   beat: "integer",
 } as const;
 
+function orphanValues({ taskId, token, pod }: Orphan) {
+  return [taskId, token, pod.podId, pod.beat];
+}
+
 function orphanRows(orphans: readonly Orphan[]) {
-  return rows(
-    orphanColumns,
-    orphans.map(({ taskId, token, pod }) => [taskId, token, pod.podId, pod.beat]),
-  );
+  return rows(orphanColumns, orphans.map(orphanValues));
 }
 
 // A pod without a row has the beat -1. A pod that was seen with another beat has lost its row

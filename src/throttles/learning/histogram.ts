@@ -4,7 +4,7 @@
  */
 export type Histogram = readonly number[];
 
-const perDoubling = 8;
+export const perDoubling = 8;
 const lastBucket = 24 * perDoubling;
 
 export const noDurations: Histogram = [];

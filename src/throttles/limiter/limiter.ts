@@ -435,6 +435,9 @@ export function createLimiter(options: LimiterOptions) {
       return !used && !leased && !grantedAllowance?.limit && !closed;
     },
 
+    /** What its calls have come to, and its limit, at a cost that many limiters may have at once. */
+    usage: () => ({ ...callStats.totals(), limit: admission.limit() }),
+
     longestMs: calls.longestMs,
     callsLastMs: calls.maxDurationMs,
 

@@ -138,6 +138,16 @@ export type LimiterSnapshot = {
   readonly learned?: unknown;
 };
 
+/** What the calls of a limiter have come to since it was created. */
+export type CallTotals = {
+  readonly outcomes: OutcomeCounts;
+  /** What they used in the unit of the bucket. */
+  readonly used: number;
+  /** How long successful calls took. */
+  readonly durations: Histogram;
+  readonly sumMs: number;
+};
+
 const windowMs = 30_000;
 
 /** Statistics for the snapshot: counts since the start, latencies of the present and the last window. */
@@ -153,6 +163,7 @@ export function createCallStats(startMs: number) {
   const firstTokens = createWindow();
   const counts: number[] = [];
   let sumMs = 0;
+  let used = 0;
   let windowFromMs = startMs;
   let meanMs: number | undefined;
 
@@ -167,6 +178,7 @@ export function createCallStats(startMs: number) {
   return {
     record(outcome: MeasuredOutcome, nowMs: number): void {
       outcomes[outcome.kind]++;
+      used += outcome.used ?? 0;
       rotate(nowMs);
       if (outcome.kind !== "success") return;
       const bucket = latencies.add(outcome.latencyMs);
@@ -182,6 +194,9 @@ export function createCallStats(startMs: number) {
       if (meanMs === undefined || limit < 1) return undefined;
       return Math.ceil(((ahead + 1) * meanMs) / limit);
     },
+
+    /** The totals since the start, as they are at this moment: read them, and keep none. */
+    totals: (): CallTotals => ({ outcomes, used, durations: counts, sumMs }),
 
     snapshot(nowMs: number) {
       rotate(nowMs);

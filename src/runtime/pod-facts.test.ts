@@ -1,0 +1,224 @@
+import { describe, expect, test } from "vitest";
+import { movableClock } from "../base/contract/movable-clock.ts";
+import { minuteMs } from "../base/durations.ts";
+import { snooze } from "../base/errors.ts";
+import { uuidv7 } from "../base/ids.ts";
+import { silentLogger } from "../base/log.ts";
+import { seededRandom } from "../base/random.ts";
+import { flow } from "../flows/flow.ts";
+import { startHeartbeat } from "../pods/heartbeat.ts";
+import { storedPods } from "../pods/pods.ts";
+import { maxPulseBytes } from "../pods/pulse.ts";
+import { pulsesOf } from "../pods/sql.ts";
+import { createSeriesReader } from "../series/series.ts";
+import type { Database } from "../store/database.ts";
+import { migrate } from "../store/migrate.ts";
+import type { Statement } from "../store/sql.ts";
+import { memoryDatabase } from "../store/sqlite/inline.ts";
+import { task } from "../tasks/task.ts";
+import { throttle } from "../throttles/throttle.ts";
+import type { Usable } from "./handlers.ts";
+import { resolveConfig } from "./config.ts";
+import { assemblePod, type Pod } from "./pod.ts";
+
+/** Pods on one store and one clock, with all that reaches the store. */
+async function openFleet() {
+  // Begins with a minute.
+  const clock = movableClock(1_800_000_000_000);
+  const memory = memoryDatabase(clock);
+  await migrate(memory);
+  const sent: (readonly Statement[])[] = [];
+  const database: Database = {
+    ...memory,
+    read: (statement, options) => (sent.push([statement]), memory.read(statement, options)),
+    write: (statements, options) => (sent.push(statements), memory.write(statements, options)),
+  };
+  const random = seededRandom(1);
+  const ids = uuidv7(clock, random);
+  const pods: Pod[] = [];
+  const outcome = async <Value>(promise: Promise<Value>): Promise<Value> => {
+    let settled = false;
+    void promise.catch(() => {}).finally(() => (settled = true));
+    while (!settled) await clock.advance(50);
+    return promise;
+  };
+  return {
+    clock,
+    outcome,
+    database,
+    sent,
+    aboutSeries: () =>
+      sent.filter((statements) =>
+        statements.some((each) => /"table":"series"/.test(JSON.stringify(each.parts))),
+      ),
+    async start(use: readonly Usable[]): Promise<Pod> {
+      const pod = await outcome(
+        assemblePod(resolveConfig({ use, log: silentLogger }), {
+          podId: ids.next(),
+          database,
+          clock,
+          random,
+          ids,
+          log: silentLogger,
+          startHeartbeat: (hooks) =>
+            startHeartbeat({
+              ...hooks,
+              database,
+              clock,
+              signs: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
+              onStall: () => {},
+            }),
+          reportAlive: () => {},
+          abandonCallsUpTo: () => {},
+          readMemory: () => 64_000_000,
+        }),
+      );
+      pods.push(pod);
+      return pod;
+    },
+    async series(subject: string) {
+      const { points } = await createSeriesReader({ database: memory, clock }).read({ subject });
+      return points;
+    },
+    pulses: async () => (await storedPods(memory)).map(({ pulse }) => pulse),
+    async [Symbol.asyncDispose]() {
+      for (const pod of pods) await outcome(pod.stop());
+      await memory.close();
+    },
+  };
+}
+
+const wait = (fleet: { clock: ReturnType<typeof movableClock> }, forMs: number) =>
+  new Promise((resolve) => fleet.clock.after(forMs, () => resolve(null)));
+
+describe("what a pod counts", () => {
+  test("is in the series a minute later: outcomes, waits and durations of its tasks", async () => {
+    await using fleet = await openFleet();
+    const work = task("work", {}, () => wait(fleet, 1_000));
+    const broken = task("broken", { attempts: 1 }, () => {
+      throw new Error("no");
+    });
+    const pod = await fleet.start([work, broken]);
+    const first = await pod.enqueue(work, null);
+    const second = await pod.enqueue(work, null, { delayMs: 5_000 });
+    await pod.enqueue(broken, null);
+    await fleet.outcome(pod.waitFor(first));
+    await fleet.outcome(pod.waitFor(second));
+    await fleet.clock.advance(minuteMs);
+    const [point] = await fleet.series("task:work");
+    expect(point).toMatchObject({
+      counts: { completed: 2 },
+      run: { count: 2 },
+      wait: { count: 2 },
+    });
+    expect(point!.run!.sumMs).toBeGreaterThanOrEqual(2_000);
+    expect(point!.run!.sumMs).toBeLessThan(2_500);
+    // A task waits from when it is due.
+    expect(point!.wait!.sumMs).toBeLessThan(3_000);
+    expect(await fleet.series("task:broken")).toMatchObject([{ counts: { failed: 1 } }]);
+    expect(await fleet.series("task")).toMatchObject([{ counts: { completed: 2, failed: 1 } }]);
+    expect(await fleet.series(`pod:${pod.podId}`)).toMatchObject([
+      { counts: { claimed: 3, ended: 3 }, gauges: { memoryBytes: 64_000_000 } },
+    ]);
+  });
+
+  test("is of runs and their transitions, and of throttles, too", async () => {
+    await using fleet = await openFleet();
+    const api = throttle("api");
+    const order = flow("order", { version: 1 })
+      .to("pay", () => ({ paid: true }))
+      .end();
+    const ask = task("ask", { throttle: api }, () => api.run(() => wait(fleet, 1_000)));
+    const pod = await fleet.start([order, ask]);
+    const run = await pod.runs.start(order, null);
+    const asked = await pod.enqueue(ask, null);
+    await fleet.outcome(pod.waitFor(run.runId));
+    await fleet.outcome(pod.waitFor(asked));
+    await fleet.clock.advance(minuteMs);
+    expect(await fleet.series("flow:order")).toMatchObject([
+      { counts: { begun: 1, completed: 1 }, run: { count: 1 } },
+    ]);
+    expect(await fleet.series("flow:order pay")).toMatchObject([{ counts: { completed: 1 } }]);
+    const [point] = await fleet.series("throttle:api");
+    expect(point).toMatchObject({ counts: { success: 1 }, run: { count: 1 } });
+    expect(point!.gauges["bound"]).toBeGreaterThan(0);
+    expect(point!.gauges["inFlight"]).toBeGreaterThan(0);
+  });
+
+  test("costs an idle pod nothing: no statement, and no pulse beside its heartbeat", async () => {
+    await using fleet = await openFleet();
+    await fleet.start([task("work", {}, () => null)]);
+    await fleet.clock.advance(2 * minuteMs);
+    const isBeat = ([first]: readonly Statement[]) => first!.strings.join("").includes("pulse");
+    expect(fleet.aboutSeries().filter((statements) => !isBeat(statements))).toEqual([]);
+    // Each goes with the read that follows every beat.
+    const beats = fleet.sent.filter(isBeat);
+    expect(beats.map(({ length }) => length)).toEqual(beats.map(() => 2));
+  });
+
+  test("is counted of the minute in which a pod stops", async () => {
+    await using fleet = await openFleet();
+    const work = task("work", {}, () => null);
+    const pod = await fleet.start([work]);
+    await fleet.outcome(pod.waitFor(await pod.enqueue(work, null)));
+    await fleet.outcome(pod.stop());
+    expect(await fleet.series("task:work")).toMatchObject([{ counts: { completed: 1 } }]);
+  });
+});
+
+describe("a pod's pulse", () => {
+  test("is in its row with its next heartbeat: totals, what it holds, and since when", async () => {
+    await using fleet = await openFleet();
+    let end = () => {};
+    const long = task(
+      "long",
+      {},
+      () => new Promise<null>((resolve) => (end = () => resolve(null))),
+    );
+    const later = task("later", { attempts: 1 }, ({ snoozes }) => {
+      if (snoozes === 0) throw snooze(60_000);
+      return null;
+    });
+    const pod = await fleet.start([long, later]);
+    await pod.enqueue(later, null);
+    const { taskId } = await pod.enqueue(long, null);
+    await fleet.clock.advance(3_000);
+    const [pulse] = await fleet.pulses();
+    expect(pulse).toEqual({
+      claimed: 2,
+      ended: { snoozed: 1 },
+      chunks: 0,
+      lagMs: 0,
+      memoryBytes: 64_000_000,
+      held: 1,
+      throttles: [],
+      running: [{ taskId, startedAtMs: expect.any(Number) }],
+    });
+    const running = await pod.tasks.get(taskId);
+    expect(running).toMatchObject({
+      status: "claimed",
+      startedAtMs: pulse!.running[0]!.startedAtMs,
+    });
+    end();
+    const ended = await fleet.outcome(pod.tasks.settled(taskId));
+    expect(ended.startedAtMs).toBe(running!.startedAtMs);
+    await fleet.clock.advance(3_000);
+    expect(await fleet.pulses()).toMatchObject([{ ended: { completed: 1 }, held: 0, running: [] }]);
+  });
+
+  test("stays within its bytes with the busiest throttles and any number of tasks", async () => {
+    await using fleet = await openFleet();
+    const api = throttle("a-throttle-with-a-long-name".repeat(3), { initial: 100 });
+    const ask = task("ask", {}, ({ input }) =>
+      api.run(() => wait(fleet, 60_000), { key: `a key ${JSON.stringify(input).repeat(10)}` }),
+    );
+    const pod = await fleet.start([ask]);
+    for (let of = 0; of < 40; of++) await pod.enqueue(ask, of);
+    await fleet.clock.advance(5_000);
+    const stored = await fleet.database.read(pulsesOf([pod.podId]));
+    expect(Buffer.byteLength(stored[0]!["pulse"] as string)).toBeLessThanOrEqual(maxPulseBytes);
+    const [pulse] = await fleet.pulses();
+    expect(pulse!.held).toBe(40);
+    expect(pulse!.running.length).toBeGreaterThan(0);
+  });
+});
