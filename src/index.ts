@@ -11,14 +11,20 @@ export type {
   DeadLettersOptions,
   DiscardOptions,
   FollowOptions,
-  GroupsOptions,
   RedriveOptions,
   RedrivePage,
   RedrivesOptions,
 } from "./dead-letters/dead-letters.ts";
 export type { DeadLetter } from "./dead-letters/dead-letter.ts";
+export type {
+  ChangedGroup,
+  ErrorGroup,
+  ErrorGroups,
+  GroupsOptions,
+  IgnoreOptions,
+} from "./dead-letters/error-groups.ts";
+export type { GroupStanding, GroupState } from "./dead-letters/groups.ts";
 export type { Redrive, RedriveReason, RedriveState, Selection } from "./dead-letters/redrive.ts";
-export type { ErrorGroup, ErrorGroups } from "./dead-letters/index.ts";
 // Of a chain's types, those too that declarations of exported flows name.
 export {
   type ChildOutcome,
@@ -121,7 +127,7 @@ export type { Retention } from "./tasks/rows.ts";
 export type { PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
 export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
 export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
-export type { Task, TaskError, TaskStatus } from "./tasks/rows.ts";
+export type { Task, TaskError, TaskState, TaskStatus } from "./tasks/rows.ts";
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
 export type { HeldByThrottle } from "./tasks/rows.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";

@@ -274,6 +274,16 @@ describe("tasks through a server", () => {
     await both("dlq");
     await both("dlq", "show", group);
     await both("dlq", "show", taskId, "--json");
+    expect((await onServer("dlq", "resolve", group)).stdout).toBe(`group ${group} is resolved\n`);
+    expect((await both("dlq")).stdout).toContain("resolved: handler_failed");
+    const ignored = await onServer("dlq", "ignore", group, "--until", "2999-01-01T00:00:00Z");
+    expect(ignored.stdout).toBe(`group ${group} is ignored until 2999-01-01T00:00:00.000Z\n`);
+    expect((await both("dlq")).stdout).toBe(
+      "no failed tasks\n1 ignored group: --state ignored shows them\n",
+    );
+    await both("dlq", "list", "--state", "ignored", "--json");
+    expect((await both("dlq", "discard", "--all")).stderr).toContain("1 failed task");
+    expect((await onServer("dlq", "reopen", group)).stdout).toBe(`group ${group} is open\n`);
     const stopped = await onServer("dlq", "redrive", group, "--json");
     expect(stopped).toMatchObject({
       code: 1,
@@ -373,14 +383,20 @@ describe("a server that isn't to be trusted", () => {
     succeeded: 0,
     reason: { message: evil },
   };
-  const group = { group: evil, name: evil, code: evil, message: evil, tasks: 1 };
+  const standing = { state: evil, untilMs: null, cameBackAtMs: null, firstSeenMs: 0 };
+  const group = { group: evil, name: evil, code: evil, message: evil, tasks: 1, ...standing };
   const pod = { podId: evil, status: evil, birthMs: 0, lastHeartbeatMs: 0, metadata: {} };
   const answers: Record<string, object> = {
     "/v1/tasks": { tasks: [task], next: evil },
     "/v1/tasks/t": { task: { ...task, status: "claimed" }, events: [event] },
     "/v1/tasks/t/events": { events: [event] },
     "/v1/dlq/redrives": { redrives: [redrive], next: null },
-    "/v1/dlq/groups": { groups: [group], count: 1, tasks: 1 },
+    "/v1/dlq/groups": {
+      groups: [group],
+      count: 1,
+      tasks: 1,
+      ignored: { groups: 0, tasks: 0 },
+    },
     "/v1/pods": { pods: [pod] },
     "/v1/pauses": { paused: [{ name: evil, sinceMs: 0, reason: evil }] },
   };

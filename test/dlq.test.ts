@@ -114,6 +114,8 @@ test("a redrive goes on without the command that followed it, and can be cancell
 
 test.each([
   [["redrive"], "name exactly one of a group, a task, --name <name> and --all"],
+  [["ignore", "g2-79ef601d010c6cb2", "--until", "soon"], "--until must be a time"],
+  [["list", "--state", "closed"], "Allowed choices are open, resolved, ignored"],
   [["discard", "--all"], "this discards 0 failed tasks: add --yes to confirm"],
 ])("%j is refused as wrong usage", async (args, message) => {
   expect(await run(...args)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) });

@@ -1,12 +1,11 @@
 import process from "node:process";
-import { sleep, systemClock } from "../base/clock.ts";
+import { systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
-import { hasEnded, type Redrive } from "../dead-letters/redrive.ts";
 import type { HistoryEntry, RunView } from "../flows/rows.ts";
 import type { OpenSignal, Runs } from "../flows/runs.ts";
 import type { flowToJson } from "../runtime/flows.ts";
@@ -41,13 +40,8 @@ import type {
 } from "../tasks/tasks.ts";
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 import { checkedFetch } from "./checked-fetch.ts";
-import {
-  allPages,
-  ifFound,
-  pagesOf,
-  type RequestQuery,
-  unlessFinished,
-} from "./remote-requests.ts";
+import { remoteDeadLetters } from "./remote-dead-letters.ts";
+import { allPages, ifFound, type RequestQuery, unlessFinished } from "./remote-requests.ts";
 import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
 
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
@@ -63,7 +57,7 @@ export type Operations = Pick<
   | "tokens"
   | "waitFor"
 > & {
-  readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "waitFor">;
+  readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "states" | "waitFor">;
   readonly runs: Omit<Runs, "doing">;
   readonly schedules: Schedules;
   readonly deadLetters: Omit<DeadLetters, "getRedrive">;
@@ -107,9 +101,6 @@ export type ActingFor = { user?: string | undefined; tenant?: string | undefined
 type Shown<View> = View & { readonly noWorker: boolean };
 
 const noLinks: Links = { startedBy: null, started: [], hasMore: false };
-// The largest page of failed tasks.
-const maxPageTasks = 1_000;
-const followPollMs = 250;
 // Reading or discarding millions of failed tasks takes a while.
 const answerTimeoutMs = 10 * 60_000;
 
@@ -316,40 +307,7 @@ export function remoteOperations({ client, http }: Remote): Operations {
         (await ifFound(http("DELETE", scheduleAt(scheduleId)))) !== undefined,
     },
 
-    deadLetters: {
-      groups: ({ name, tenant, limit } = {}) =>
-        http("GET", "/v1/dlq/groups", { query: { name, tenant, limit } }),
-      list: ({ group, name, tenant, limit, cursor } = {}) =>
-        http("GET", "/v1/dlq/tasks", { query: { group, name, tenant, limit, cursor } }),
-      async count({ name, group, tenant }, { onProgress } = {}) {
-        // The server lists the largest groups only, but counts the tasks of all.
-        if (group === undefined) {
-          type Groups = Awaited<ReturnType<DeadLetters["groups"]>>;
-          const query = { name, tenant, limit: 1 };
-          return (await http<Groups>("GET", "/v1/dlq/groups", { query })).tasks;
-        }
-        let count = 0;
-        const query = { name, group, tenant, limit: maxPageTasks };
-        for await (const page of pagesOf<unknown>(http, "/v1/dlq/tasks", "tasks", query)) {
-          count += page.length;
-          onProgress?.(count);
-        }
-        return count;
-      },
-      discard: (body) => http("POST", "/v1/dlq/discard", { body }),
-      redrive: (selection, options = {}) =>
-        http("POST", "/v1/dlq/redrives", { body: { ...selection, ...options } }),
-      redrives: (query = {}) => http("GET", "/v1/dlq/redrives", { query: query as RequestQuery }),
-      async followRedrive(redriveId, { signal, onProgress } = {}) {
-        for (;;) {
-          const redrive = await http<Redrive>("GET", redriveAt(redriveId));
-          onProgress?.(redrive);
-          if (hasEnded(redrive)) return redrive;
-          await sleep(systemClock, followPollMs, signal);
-        }
-      },
-      cancelRedrive: (redriveId) => http("POST", `${redriveAt(redriveId)}/cancel`),
-    },
+    deadLetters: remoteDeadLetters(http),
 
     throttles: {
       list: (query = {}) => http("GET", "/v1/throttles", { query: query as RequestQuery }),
@@ -434,7 +392,6 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
 const runAt = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
 const scheduleAt = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(scheduleId)}`;
-const redriveAt = (redriveId: string) => `/v1/dlq/redrives/${encodeURIComponent(redriveId)}`;
 const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
 const sessionAt = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
 const keyAt = (keyId: string) => `/v1/keys/${encodeURIComponent(keyId)}`;

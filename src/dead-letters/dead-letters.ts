@@ -28,20 +28,10 @@ import {
   maxOpenRedrives,
 } from "./sql.ts";
 import type { DeadLetter } from "./dead-letter.ts";
-import type { ErrorGroups } from "./index.ts";
+import { createErrorGroups, type ErrorGroupCalls, type GroupsOptions } from "./error-groups.ts";
 import { type IndexFiles, indexesInMemory } from "./index-files.ts";
 
-export type GroupsOptions = {
-  name?: string;
-  /** Only failed tasks of this tenant. */
-  tenant?: string;
-  /** 1 to 1,000. Default 50. */
-  limit?: number;
-  /** Called with the number of failed tasks read so far, if they have to be read first. */
-  onProgress?: (tasks: number) => void;
-};
-
-export type DeadLettersOptions = GroupsOptions & {
+export type DeadLettersOptions = Omit<GroupsOptions, "state"> & {
   group?: string;
   /** The `next` of the previous page. */
   cursor?: string;
@@ -75,9 +65,7 @@ export type FollowOptions = {
 export type DiscardOptions = { onProgress?: (discarded: number) => void };
 
 /** Failed tasks: groups by error, restarting them, discarding them. */
-export type DeadLetters = {
-  /** Failed tasks grouped by their errors, the largest group first. */
-  groups(options?: GroupsOptions): Promise<ErrorGroups>;
+export type DeadLetters = ErrorGroupCalls & {
   /** A page of failed tasks, the latest first. */
   list(options?: DeadLettersOptions): Promise<DeadLetterPage>;
   /** How many failed tasks a selection has. */
@@ -182,15 +170,7 @@ export function createDeadLetters(parts: DeadLettersParts): LocalDeadLetters {
   };
 
   return {
-    async groups(options = {}) {
-      checkOptions("groups", options, ["name", "tenant", "limit", "onProgress"]);
-      const { limit = 50, onProgress } = options;
-      checkNumber("limit", limit, { min: 1, max: 1_000 });
-      const { index } = await readIndex(onProgress);
-      const found = index.groups({ limit, ...filterOf(options) });
-      // There is no next page: `count` is the total, and the largest groups come first.
-      return { ...found, groups: fitPage([...found.groups], false).items };
-    },
+    ...createErrorGroups({ ...parts, readIndex, write }),
 
     async list(options = {}) {
       checkOptions("list", options, ["group", "name", "tenant", "cursor", "limit", "onProgress"]);

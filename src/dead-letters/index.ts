@@ -21,7 +21,8 @@ export type FailedTask = {
   readonly redriveId: string | null;
 };
 
-export type ErrorGroup = {
+/** A group of failed tasks with the same error. */
+export type IndexedGroup = {
   readonly group: string;
   readonly name: string;
   readonly code: string;
@@ -35,15 +36,24 @@ export type ErrorGroup = {
 };
 
 /** The largest groups, and the total number of groups and tasks. */
-export type ErrorGroups = {
-  readonly groups: readonly ErrorGroup[];
+export type IndexedGroups = {
+  readonly groups: readonly IndexedGroup[];
   readonly count: number;
   readonly tasks: number;
 };
 
-type GroupsQuery = Pick<Selection, "name" | "tenant"> & { readonly limit: number };
+type GroupFilter = Pick<Selection, "name" | "tenant"> & {
+  /** Only these groups. */
+  readonly only?: readonly string[];
+  /** Not these groups. */
+  readonly without?: readonly string[];
+};
+
+type GroupsQuery = GroupFilter & { readonly limit: number };
 
 const maxSamples = 5;
+const hourMs = 3_600_000;
+const trendHours = 24;
 
 // Must grow when the table changes. It includes the fingerprint version, because groups of other
 // rules are useless too.
@@ -76,7 +86,15 @@ export function openIndex(path?: string) {
       `begin; drop table if exists failed; ${schema} pragma user_version = ${version}; commit`,
     );
   }
-  let groupsOf = new Map<string, ErrorGroups>();
+  let groupsOf = new Map<string, IndexedGroups>();
+  let trendsOf = new Map<string, ReadonlyMap<string, readonly number[]>>();
+  /** Groups with tasks that were put since they were last taken. An earlier process may have taken none. */
+  const touched = new Set(
+    db
+      .prepare("select distinct group_id from failed")
+      .all()
+      .map((row) => row["group_id"] as string),
+  );
 
   const put = db.prepare("insert or replace into failed values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const known = db.prepare(
@@ -97,9 +115,18 @@ export function openIndex(path?: string) {
     `select task_id from failed where group_id = ? and task_id < ? and task_id >= ?
      order by task_id desc limit ?`,
   );
+  const times = db.prepare(
+    `select (select min(failed_at) from failed where group_id = :group) as first_at,
+       (select max(failed_at) from failed where group_id = :group) as last_at`,
+  );
+  const firstAfter = db.prepare(
+    `select min(failed_at) as at from failed
+     where group_id = :group and failed_at > :after and (:tenant is null or tenant = :tenant)`,
+  );
 
   const changed = <Result>(change: () => Result): Result => {
     groupsOf = new Map();
+    trendsOf = new Map();
     db.exec("begin");
     try {
       return change();
@@ -125,6 +152,7 @@ export function openIndex(path?: string) {
         for (const each of deadLetters) {
           const { taskId, name, tenant, group, code, message, failures, deaths } = each;
           const { failedAtMs, redriveId, token } = each;
+          touched.add(group);
           put.run(
             taskId,
             name,
@@ -167,14 +195,71 @@ export function openIndex(path?: string) {
       drop(had.map((row) => row["task_id"] as string).filter((taskId) => !failedIds.has(taskId)));
     },
 
+    /** When the first and the last of a group's tasks failed; undefined if it has none. */
+    times(group: string): { firstAtMs: number; lastAtMs: number } | undefined {
+      const row = times.get({ group })!;
+      if (row["first_at"] === null) return undefined;
+      return { firstAtMs: Number(row["first_at"]), lastAtMs: Number(row["last_at"]) };
+    },
+
+    /** When a task of a group failed first after a time; undefined if none has. */
+    firstAfter(group: string, afterMs: number, tenant?: string): number | undefined {
+      const row = firstAfter.get({ group, after: afterMs, tenant: tenant ?? null })!;
+      return row["at"] === null ? undefined : Number(row["at"]);
+    },
+
+    /** Takes up to so many groups with tasks that were put since they were taken last. */
+    takeTouched(most: number): string[] {
+      const taken = [...touched].slice(0, most);
+      for (const group of taken) touched.delete(group);
+      return taken;
+    },
+
+    /** Gives groups back that couldn't be dealt with. */
+    touch(groups: readonly string[]): void {
+      for (const group of groups) touched.add(group);
+    },
+
+    /**
+     * How many of each group's tasks failed in each of the hours before a time, the latest last. Those
+     * that are no longer failed don't count.
+     */
+    trends(
+      groups: readonly string[],
+      { endMs, tenant }: { endMs: number; tenant?: string },
+    ): ReadonlyMap<string, readonly number[]> {
+      const key = JSON.stringify([groups, endMs, tenant]);
+      const cached = trendsOf.get(key);
+      if (cached) return cached;
+      const { where, values } = conditionOf(
+        { ...(tenant !== undefined && { tenant }) },
+        {},
+        groups,
+      );
+      const rows = db
+        .prepare(
+          `select group_id, cast((? - 1 - failed_at) / ${hourMs} as integer) as hours,
+             count(*) as tasks
+           from failed where ${where} and failed_at >= ? and failed_at < ? group by group_id, hours`,
+        )
+        .all(endMs, ...values, endMs - trendHours * hourMs, endMs);
+      const trends = new Map(groups.map((group) => [group, Array<number>(trendHours).fill(0)]));
+      for (const row of rows)
+        trends.get(row["group_id"] as string)![trendHours - 1 - Number(row["hours"])] = Number(
+          row["tasks"],
+        );
+      trendsOf.set(key, trends);
+      return trends;
+    },
+
     /** The groups, the largest first. Cached until something changes. */
-    groups({ limit, ...selection }: GroupsQuery): ErrorGroups {
-      const { name, tenant } = selection;
-      const key = JSON.stringify([name, tenant, limit]);
+    groups({ limit, ...selection }: GroupsQuery): IndexedGroups {
+      const { name, tenant, only, without } = selection;
+      const key = JSON.stringify([name, tenant, limit, only, without]);
       const cached = groupsOf.get(key);
       if (cached) return cached;
-      const { where, values } = conditionOf(selection, {});
-      const only = tenant ?? null;
+      const { where, values } = conditionOf(selection, {}, only, without);
+      const onlyTenant = tenant ?? null;
       const [total] = db
         .prepare(
           `select count(*) as tasks, count(distinct group_id) as count from failed where ${where}`,
@@ -189,7 +274,9 @@ export function openIndex(path?: string) {
         )
         .all(...values, limit);
       const found = {
-        groups: rows.map((row) => toGroup(row, samples.all(row["group_id"]!, only, only))),
+        groups: rows.map((row) =>
+          toGroup(row, samples.all(row["group_id"]!, onlyTenant, onlyTenant)),
+        ),
         count: Number(total!["count"]),
         tasks: Number(total!["tasks"]),
       };
@@ -256,9 +343,19 @@ function openFile(path: string): DatabaseSync {
 }
 
 /** A selection as a condition on the index's rows. */
-function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
+function conditionOf(
+  selection: Selection,
+  { untilMs, notOf = [] }: Picking,
+  only?: readonly string[],
+  without: readonly string[] = [],
+) {
   const { group, taskId, name, tenant } = selection;
+  const among = "(select value from json_each(?))";
   const conditions: [string, string | number][] = [
+    ...(only ? [[`group_id in ${among}`, JSON.stringify(only)] as [string, string]] : []),
+    ...(without.length > 0
+      ? [[`group_id not in ${among}`, JSON.stringify(without)] as [string, string]]
+      : []),
     ...(group === undefined ? [] : [["group_id = ?", group] as [string, string]]),
     ...(taskId === undefined ? [] : [["task_id = ?", taskId] as [string, string]]),
     ...(name === undefined ? [] : [["name = ?", name] as [string, string]]),
@@ -279,7 +376,7 @@ function conditionOf(selection: Selection, { untilMs, notOf = [] }: Picking) {
   };
 }
 
-function toGroup(row: Record<string, unknown>, latest: Record<string, unknown>[]): ErrorGroup {
+function toGroup(row: Record<string, unknown>, latest: Record<string, unknown>[]): IndexedGroup {
   return {
     group: row["group_id"] as string,
     name: row["name"] as string,

@@ -6,6 +6,7 @@ import type { Random } from "../base/random.ts";
 import { writeUntilKnown, untilKnown } from "../store/retry.ts";
 import type { Database, Row } from "../store/database.ts";
 import { fingerprintVersion, errorGroupOf, groupVersion } from "./fingerprint.ts";
+import { decideGroups, toStoredGroup } from "./groups.ts";
 import { createIndexSync, groupSecretOf } from "./index-sync.ts";
 import {
   countStep,
@@ -19,9 +20,15 @@ import {
 } from "./redrive.ts";
 import {
   endRedrive,
+  getGroups,
+  insertGroups,
+  keepGroups,
   manyFailed,
+  oldGroups,
   openRedrives,
+  pruneGroups,
   pruneRedrives,
+  returnGroups,
   stepTasks,
   stopRedrive,
   takeStep,
@@ -59,6 +66,10 @@ const syncPages = 10;
 // taken.
 const pickRounds = 5;
 const redrivesKeptMs = 30 * 24 * 60 * 60_000;
+// Counted from the last failure and the last act: an error that comes back later is a new one.
+const groupsKeptMs = 30 * 24 * 60 * 60_000;
+// The most groups that a pass stores, or prunes.
+const groupsPerPass = 200;
 const pruneEveryMs = 10 * 60_000;
 /** Groups have other ids since the release that began the redrive. */
 const groupIsGone: RedriveReason = {
@@ -90,9 +101,38 @@ export function createDeadLetterLeader(options: DeadLetterLeaderOptions) {
   const syncIndex = async ({ index, sync }: SyncedIndex): Promise<void> => {
     await sync.read(syncPages);
     if (index.tasks > 0 && sync.complete) await sync.walk();
+    await storeGroups(index);
     if (clock.monotonic() - prunedMs < pruneEveryMs) return;
     prunedMs = clock.monotonic();
     await database.write([pruneRedrives(redrivesKeptMs)]);
+    // A group with tasks keeps its row, which says that it was resolved or ignored.
+    const old = await database.read(oldGroups(groupsKeptMs, groupsPerPass));
+    const gone = old.map((row) => row["group_id"] as string).filter((group) => !index.times(group));
+    if (gone.length > 0) await database.write([pruneGroups(gone, groupsKeptMs)]);
+  };
+
+  /** Stores groups that are new, and opens those that have failed again. */
+  const storeGroups = async (index: DeadLetterIndex): Promise<void> => {
+    const touched = index.takeTouched(groupsPerPass);
+    if (touched.length === 0) return;
+    try {
+      const seen = touched.flatMap((group) => {
+        const times = index.times(group);
+        return times ? [{ group, ...times }] : [];
+      });
+      const rows = (await database.read(getGroups(touched))).map(toStoredGroup);
+      const stored = new Map(rows.map((row) => [row.group, row]));
+      const { fresh, returned, kept } = decideGroups(seen, stored, index.firstAfter);
+      const statements = [
+        ...(fresh.length > 0 ? [insertGroups(fresh)] : []),
+        ...(returned.length > 0 ? [returnGroups(returned)] : []),
+        ...(kept.length > 0 ? [keepGroups(kept)] : []),
+      ];
+      if (statements.length > 0) await send(statements);
+    } catch (error) {
+      index.touch(touched);
+      throw error;
+    }
   };
 
   const send = (statements: Parameters<typeof writeUntilKnown>[1], notify = false) =>

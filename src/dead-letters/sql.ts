@@ -15,11 +15,13 @@ import { anyVersion, startedOver } from "../tasks/sql/inspect.ts";
 import { countStepsOf, forgetSteps } from "../tasks/sql/steps.ts";
 import { nextSeq } from "../tasks/sql/task-state.ts";
 import type { DeadLetter } from "./dead-letter.ts";
+import type { GroupReturn, GroupState, SeenGroup } from "./groups.ts";
 import type { RedriveReason, Selection, StepCounts, StoredRedrive } from "./redrive.ts";
 
 const tasks = table("task");
 const events = table("task_event");
 const redrives = table("redrive");
+const failureGroups = table("failure_group");
 
 /** A secret of the store that no reader of the server gets to see. */
 export function readGroupSecret(): Statement {
@@ -306,6 +308,112 @@ export function discardTasks(
       outcome: "begun",
     }),
     discarded,
+  ];
+}
+
+/** Rows of groups. Groups that no row is stored of are open. */
+export function getGroups(groups: readonly string[]): Statement {
+  const wanted = rows(
+    { group_id: "text" },
+    groups.map((group) => [group]),
+  );
+  return sql`
+    select *, ${now} as now from ${failureGroups}
+    where ${isAmong(sql`select group_id from ${wanted} wanted`, sql`group_id`)}`;
+}
+
+/** The groups that were resolved or ignored. */
+export function closedGroups(): Statement {
+  return sql`select *, ${now} as now from ${failureGroups} where state <> 'open' ${limit(maxGroups)}`;
+}
+
+export const maxGroups = 10_000;
+
+/** Stores groups that are new, unless there are too many: then they are listed all the same. */
+export function insertGroups(groups: readonly SeenGroup[]): Statement {
+  const fresh = rows(
+    { group_id: "text", first_at: "integer" },
+    groups.map(({ group, firstAtMs }) => [group, firstAtMs]),
+  );
+  return sql`
+    insert into ${failureGroups} (group_id, first_at)
+    select group_id, first_at from ${fresh} fresh
+    where (select count(*) from ${failureGroups}) < ${maxGroups}
+    on conflict (group_id) do nothing`;
+}
+
+/** Opens groups that have failed again, unless an operator has changed them since they were read. */
+export function returnGroups(groups: readonly GroupReturn[]): Statement {
+  const back = rows(
+    { group_id: "text", seen_at: "integer", back_at: "integer" },
+    groups.map(({ group, stateAtMs, backAtMs }) => [group, stateAtMs, backAtMs]),
+  );
+  return sql`
+    update ${failureGroups}
+    set state = 'open', state_at = ${now}, until_at = null, came_back_at = back.back_at,
+      last_update = ${now}
+    from ${back} back
+    where ${failureGroups}.group_id = back.group_id and ${failureGroups}.state <> 'open'
+      and ${failureGroups}.state_at = back.seen_at`;
+}
+
+/** Notes that groups still fail, so that they are kept. */
+export function keepGroups(groups: readonly string[]): Statement {
+  const wanted = rows(
+    { group_id: "text" },
+    groups.map((group) => [group]),
+  );
+  return sql`
+    update ${failureGroups} set last_update = ${now}
+    where ${isAmong(sql`select group_id from ${wanted} wanted`, sql`group_id`)}`;
+}
+
+/** Groups of which nothing has been heard for long. */
+export function oldGroups(olderThanMs: number, count: number): Statement {
+  return sql`
+    select group_id from ${failureGroups} where last_update < ${now} - ${olderThanMs}
+    order by last_update ${limit(count)}`;
+}
+
+export function pruneGroups(groups: readonly string[], olderThanMs: number): Statement {
+  const wanted = rows(
+    { group_id: "text" },
+    groups.map((group) => [group]),
+  );
+  return sql`
+    delete from ${failureGroups}
+    where ${isAmong(sql`select group_id from ${wanted} wanted`, sql`group_id`)}
+      and last_update < ${now} - ${olderThanMs}`;
+}
+
+export type GroupChange = SeenGroup & {
+  readonly state: GroupState;
+  readonly untilMs: number | null;
+};
+
+/** Resolves, ignores or opens a group. Nothing changes if it is so already, and hasn't failed since. */
+export function changeGroup(
+  { group, firstAtMs, lastAtMs, state, untilMs }: GroupChange,
+  entry: WriteEntry = noEntry,
+): Statement[] {
+  const changes = sql`group_id = ${group} and (state <> ${state}
+    or coalesce(until_at, 0) <> ${untilMs ?? 0}
+    or (state <> 'open' and until_at is null and state_at < ${lastAtMs}))`;
+  const after = { state, ...(untilMs !== null && { untilMs }) };
+  return [
+    insertGroups([{ group, firstAtMs, lastAtMs }]),
+    sql`select group_id from ${failureGroups} where group_id = ${group} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${failureGroups} where ${changes}`,
+      before: sql`'{"state":"' || state || '"}'`,
+      after: JSON.stringify(after),
+    }),
+    sql`
+      update ${failureGroups}
+      set state = ${state}, state_at = ${now}, until_at = ${untilMs}, came_back_at = null,
+        last_update = ${now}
+      where ${changes}`,
+    getGroups([group]),
   ];
 }
 

@@ -52,6 +52,8 @@ export type ClientFrame = { readonly ref: Ref } & (
   | { readonly type: "read"; readonly session: string; readonly seq: number }
   | { readonly type: "inbox" }
   | { readonly type: "inbox_leave" }
+  /** Watches these topics in place of those before; none ends it. */
+  | { readonly type: "watch"; readonly topics: readonly string[] }
   | { readonly type: "ping" }
   | { readonly type: "token"; readonly token: string }
 );
@@ -70,7 +72,10 @@ export type FrameMessage = {
   readonly tokens?: number;
 };
 
-/** What a server sends, as an array of all frames of one turn of its event loop. */
+/**
+ * What a server sends, as an array of all frames of one turn of its event loop. The events of a `watch`
+ * come as frames as well: `WatchEvent`.
+ */
 export type ServerFrame =
   | {
       readonly type: "hello";

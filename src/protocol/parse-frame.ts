@@ -12,6 +12,9 @@ const maxTokenChars = 16_384;
 const maxParts = 1_000;
 const maxResults = 100;
 const maxReasonChars = 4_000;
+const maxTopics = 100;
+// Enough for the ids of all rows that a page shows.
+const maxTopicChars = 16_384;
 
 export const clientFrameTypes = [
   "join",
@@ -24,6 +27,7 @@ export const clientFrameTypes = [
   "read",
   "inbox",
   "inbox_leave",
+  "watch",
   "ping",
   "token",
 ] as const satisfies readonly ClientFrame["type"][];
@@ -130,6 +134,8 @@ export function parseClientFrame(value: unknown): ClientFrame {
     }
     case "read":
       return { type, ref, session: sessionOf(fields), seq: seqOf("seq", fields["seq"]) };
+    case "watch":
+      return { type, ref, topics: topicsOf(fields["topics"]) };
     case "inbox":
     case "inbox_leave":
     case "ping":
@@ -219,6 +225,12 @@ function traceOf({ trace }: Fields): FrameTrace {
   const { traceparent, tracestate } = trace as Fields;
   if (typeof traceparent !== "string") return {};
   return { trace: { traceparent, ...(typeof tracestate === "string" && { tracestate }) } };
+}
+
+function topicsOf(value: unknown): string[] {
+  if (!Array.isArray(value) || value.length > maxTopics)
+    return refuse("topics", `a list of at most ${maxTopics}`);
+  return (value as unknown[]).map((topic) => textOf("topics", topic, maxTopicChars));
 }
 
 function sessionOf(fields: Fields): string {

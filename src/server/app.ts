@@ -41,6 +41,8 @@ import { throttleRoutes } from "./api/throttles.ts";
 import { createEventStreams, type EventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { createRequestAdmission } from "./admission/admission.ts";
 import type { TaskContract } from "../tasks/model.ts";
+import { createWatchHub, type WatchHub } from "./watch/hub.ts";
+import { watchRoutes } from "./watch/watch.ts";
 
 export type AppParts = {
   flotilla: Flotilla;
@@ -57,6 +59,8 @@ export type AppParts = {
   members?: Members;
   /** Keeps endless answers. */
   streams?: EventStreams;
+  /** Reads what pages watch. */
+  hub?: WatchHub;
   /** Limits per caller. */
   limits?: CallerLimits;
   /** Quotas of tenants. Default: none. */
@@ -104,6 +108,8 @@ export function createApp(parts: AppParts): Hono {
   const { authenticator = createAuthenticator({ apiKeys }, { clock }) } = parts;
   const { streams = createEventStreams(clock, defaultBufferBytes, authenticator) } = parts;
   const { serializer = createSerializer(parts) } = parts;
+  const { deadLetters = () => flotilla.deadLetters } = parts;
+  const { hub = createWatchHub({ flotilla, deadLetters, serializer, clock, log }) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock), quotas } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });
@@ -148,13 +154,14 @@ export function createApp(parts: AppParts): Hono {
     ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
     ...runRoutes({ flotilla, contracts, machines: parts.machines, maxBytes }),
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
-    ...deadLetterRoutes({ deadLetters: parts.deadLetters ?? (() => flotilla.deadLetters) }),
+    ...deadLetterRoutes({ deadLetters }),
     ...limitRoutes({ flotilla }),
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
     ...keyRoutes({ flotilla }),
     ...signInRoutes({ flotilla }),
     ...quotaRoutes({ flotilla, quotas }),
+    ...watchRoutes({ hub, streams }),
     ...sessionRoutes({ sessions, members, quotas, maxBytes }),
     ...sessionStreamRoutes({
       sessions,

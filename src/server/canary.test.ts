@@ -9,6 +9,7 @@ import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
 import { dial, startTestServer, textMessage } from "./contract/test-server.ts";
 import { allSpecs } from "./openapi.ts";
+import { topicSpecs } from "./watch/topics.ts";
 
 /** Secrets that are known by their form, by their name alone, and by a pattern of the config. */
 const formed = "sk-canary-0f1e2d3c4b5a69788796";
@@ -181,6 +182,7 @@ const readElsewhere = [
   "/v1/inbox",
   "/v1/sessions/{sessionId}/events",
   "/v1/inbox/events",
+  "/v1/watch",
   "/v1/throttles/{name}",
 ];
 const reads = allSpecs.filter(
@@ -220,6 +222,46 @@ describe("a secret in everything that users put in", () => {
     // Nor in the pieces that it came in.
     const deltas = [...all.matchAll(/"type":"text-delta","id":"t","delta":"([^"]*)"/g)];
     expect(hasCanary(deltas.map(([, delta]) => delta).join(""))).toBe(false);
+  });
+
+  test("isn't in any topic that is watched, and is a shape to a caller without content", async () => {
+    const args: Record<string, string> = {
+      throttle: "none",
+      flow: "order",
+      run: ids["runId"]!,
+      task: ids["taskId"]!,
+      tasks: `${ids["taskId"]}/${ids["failedId"]}`,
+    };
+    const topics = Object.keys(topicSpecs).map(
+      (name) => `${name}${args[name] ? `:${args[name]}` : ""}`,
+    );
+    const watched = async (bearer: string, wanted: readonly string[]) => {
+      const enough = new AbortController();
+      const answer = await fetch(`${server.url}/v1/watch?topics=${wanted.join(",")}`, {
+        headers: { Authorization: `Bearer ${bearer}` },
+        signal: enough.signal,
+      });
+      expect(answer.status).toBe(200);
+      let text = "";
+      for await (const bytes of answer.body!) {
+        text += Buffer.from(bytes).toString();
+        const has = (topic: string) => text.includes(`"type":"snapshot","topic":"${topic}"`);
+        if (wanted.every(has)) break;
+      }
+      enough.abort();
+      return text;
+    };
+    const seen = await watched(key, topics);
+    expect(seen).toContain("[redacted]");
+    expect(seen).toContain("no entry with");
+    expect(hasCanary(seen)).toBe(false);
+    const shapes = await watched(
+      viewerKey,
+      [...topics].filter((topic) => topic !== "audit"),
+    );
+    expect(shapes).toMatch(/object, \d keys/);
+    expect(shapes).not.toMatch(/\buse |\bhere\b|no entry with|my key|is it/);
+    expect(hasCanary(shapes)).toBe(false);
   });
 
   test("isn't in the answers to changes, nor in errors", async () => {

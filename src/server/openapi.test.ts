@@ -251,7 +251,12 @@ describe("what routes answer", () => {
     for (const verb of ["fire", "pause", "resume"]) await post(`/v1/schedules/nightly/${verb}`);
     await ask("delete", "/v1/schedules/nightly");
 
-    await ask("get", "/v1/dlq/groups?limit=5");
+    const { groups } = await ask("get", "/v1/dlq/groups?limit=5");
+    const groupAt = `/v1/dlq/groups/${groups[0].group}`;
+    await post(`${groupAt}/resolve`);
+    await post(`${groupAt}/ignore`, { untilMs: 4_000_000_000_000 });
+    await ask("get", "/v1/dlq/groups?state=ignored");
+    await post(`${groupAt}/reopen`);
     await ask("get", "/v1/dlq/tasks?limit=1");
     const failed = await ask("get", "/v1/tasks?status=failed&limit=1");
     await post("/v1/dlq/discard", { taskId: failed.tasks[0].taskId });
@@ -366,6 +371,9 @@ describe("what routes answer", () => {
       ["put", "/v1/schedules/bad", { name: "mail", pattern: "x" }, "invalid_schedule"],
       ["post", "/v1/schedules/none/fire", undefined, "not_found"],
       ["post", "/v1/dlq/redrives", {}, "invalid_option"],
+      ["post", "/v1/dlq/groups/g2-79ef601d010c6cb2/resolve", undefined, "not_found"],
+      ["post", "/v1/dlq/groups/none/reopen", undefined, "invalid_option"],
+      ["post", "/v1/dlq/groups/g2-79ef601d010c6cb2/ignore", { untilMs: 1 }, "invalid_option"],
       ["post", "/v1/dlq/discard", { taskId: "none" }, "not_found"],
       ["post", "/v1/pause", { reasn: "x" }, "invalid_option"],
       ["put", "/v1/limits", { scope: "nonsense", limit: 1 }, "invalid_option"],
@@ -389,6 +397,8 @@ describe("what routes answer", () => {
       ["get", "/v1/sessions/none/export", undefined, "not_found"],
       ["get", "/v1/sessions/none/events", undefined, "not_found"],
       ["get", "/v1/sessions/none/events?lastSeq=-1", undefined, "invalid_option"],
+      ["get", "/v1/watch?topics=nothing", undefined, "invalid_input"],
+      ["get", "/v1/watch", undefined, "invalid_option"],
       ["get", "/v1/inbox?limit=0", undefined, "invalid_option"],
       ["get", "/v1/throttles?cursor=nonsense", undefined, "invalid_option"],
       ["get", "/v1/throttles/none", undefined, "not_found"],
@@ -439,8 +449,12 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
   await post("/v1/tickets");
   for (const verb of ["archive", "unarchive"]) await post(`${at}/${verb}`);
   // What goes on for ever is ended from this side, and answers whole then.
-  const following = [ask("get", `${at}/events`), ask("get", "/v1/inbox/events?user=ada")];
-  await until("both streams", () => open.count === 2);
+  const following = [
+    ask("get", `${at}/events`),
+    ask("get", "/v1/inbox/events?user=ada"),
+    ask("get", "/v1/watch?topics=overview,pods"),
+  ];
+  await until("all streams", () => open.count === following.length);
   streams.end();
   await Promise.all(following);
   await ask("delete", at);

@@ -17,6 +17,7 @@ import { taskSpecs } from "./api/tasks.schema.ts";
 import { throttleSpecs } from "./api/throttles.schema.ts";
 import { turnSpecs } from "./api/turns.schema.ts";
 import type { Access } from "./auth/caller.ts";
+import { watchSpecs } from "./watch/watch.schema.ts";
 import { statusOf } from "./errors.ts";
 
 type JsonObject = Record<string, unknown>;
@@ -229,4 +230,5 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(signInSpecs),
   ...Object.values(quotaSpecs),
   ...Object.values(fleetSpecs),
+  ...Object.values(watchSpecs),
 ];

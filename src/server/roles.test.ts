@@ -64,6 +64,9 @@ const routes: Record<string, Level> = {
   resumeSchedule: "operate all",
   fireSchedule: "operate all",
   listErrorGroups: "read",
+  resolveErrorGroup: "operate all",
+  ignoreErrorGroup: "operate all",
+  reopenErrorGroup: "operate all",
   listDeadLetters: "read",
   discardDeadLetters: "admin",
   startRedrive: "operate",
@@ -120,6 +123,7 @@ const routes: Record<string, Level> = {
   listSessionTasks: "read",
   getHome: "open",
   getDocs: "read",
+  watchTopics: "read",
   listPods: "read of all",
   getStats: "read of all",
   getDepth: "read of all",
@@ -149,6 +153,7 @@ const frames: {
   read: ["own sessions", { session, seq: 0 }],
   inbox: ["own sessions", {}],
   inbox_leave: ["any caller", {}],
+  watch: ["read", { topics: ["failures"] }],
   ping: ["any caller", {}],
   token: ["any caller", { token: "x" }],
 };
@@ -429,7 +434,7 @@ describe("roles", () => {
     // A route that filters, sorts or counts by these must ask for `payloads:read` first.
     const plain =
       "after agent at cursor epoch flow fromStart group incarnation key lastMessageId lastSeq limit " +
-      "name parent scope setAside state status tenant user " +
+      "name parent scope setAside state status tenant topics user " +
       // Of the audit and of series, which hold no payloads.
       "action actor sinceMs subject untilMs from kind step to";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));

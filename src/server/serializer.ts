@@ -97,7 +97,7 @@ export function createSerializer(parts: SerializerParts = {}): Serializer {
  * Whether a caller sees content, and not its shape. `fleet:read` is for looking after tasks and sessions of
  * all, so it needs `payloads:read` besides; verbs for what is one's own don't.
  */
-function seesContent(caller: Caller): boolean {
+export function seesContent(caller: Caller): boolean {
   if (may(caller, "payloads:read")) return true;
   const verbs = [...caller.verbs];
   return verbs.some((verb) => ownVerbs.test(verb)) && !verbs.some((verb) => fleetVerbs.test(verb));

@@ -31,12 +31,14 @@ import { createSerializer } from "./serializer.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
 import { createSockets, type Sockets } from "./socket/sockets.ts";
 import { type Certificate, openCertificate } from "./tls.ts";
+import { createWatchHub } from "./watch/hub.ts";
 
 export type ServeParts = Omit<
   AppParts,
   | "authenticator"
   | "members"
   | "streams"
+  | "hub"
   | "serializer"
   | "limits"
   | "quotas"
@@ -130,6 +132,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const anonymous = createAnonymousConnections({ max: defaults.max, maxPerAddress, maxPerUser });
   const bodies = createIncomingBodies(parts.bodyBytes);
   const serializer = createSerializer(parts);
+  const { deadLetters = () => flotilla.deadLetters } = parts;
+  const hub = createWatchHub({ flotilla, deadLetters, serializer, clock, log });
   const onEvent = parts.metrics.observe;
   const quotas =
     parts.server.quotas &&
@@ -142,7 +146,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
       log,
       onRefused: onEvent,
     });
-  const used = { authenticator, members, streams, serializer, limits, quotas, bodies, anonymous };
+  const shown = { streams, serializer, hub };
+  const used = { authenticator, members, ...shown, limits, quotas, bodies, anonymous };
   const certificate = tls && (await openCertificate(tls, { clock, log }));
   const app = createApp({ ...parts, ...used, apiKeys, origins, pages, secure: tls !== undefined });
   const sockets = createSockets({
@@ -150,6 +155,7 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     members,
     serializer,
     authenticator,
+    hub,
     origins,
     limits,
     quotas,
@@ -179,6 +185,7 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const unshare = parts.redactor ? shareRedactor(parts.redactor) : () => {};
   const close = async () => {
     certificate?.close();
+    hub.close();
     await Promise.all(listening.map((each) => each.close()));
     unshare();
     await quotas?.close();

@@ -1,4 +1,4 @@
-import { index, jsonReader, keyText, sql, type Statement, table } from "./sql.ts";
+import { defaultNow, index, jsonReader, keyText, sql, type Statement, table } from "./sql.ts";
 
 // For lists by a value of the payload.
 const lists: readonly Statement[] = [sql`${jsonReader}`];
@@ -32,6 +32,23 @@ const series: readonly Statement[] = [
   )`,
 ];
 
+const failureGroups: readonly Statement[] = [
+  // What outlives the tasks of a group of failed tasks: since when it is known, and what operators have made
+  // of it. A group without a row is open.
+  sql`create table ${table("failure_group")} (
+    group_id ${keyText} primary key not null,
+    state text not null default 'open' check (state in ('open', 'resolved', 'ignored')),
+    -- When an operator or a failure gave it this state, and until when it is ignored: null until a task of
+    -- it fails.
+    state_at bigint,
+    until_at bigint,
+    first_at bigint not null,
+    -- When a task of it failed though it was resolved or ignored.
+    came_back_at bigint,
+    last_update bigint not null default (${defaultNow})
+  )`,
+];
+
 /**
  * What pages about the fleet are drawn from. Columns may be null, because pods of the version before
  * write to the same rows.
@@ -42,4 +59,5 @@ export const facts: readonly Statement[] = [
   // before leave it as it is.
   sql`alter table ${table("task")} add column started_at bigint`,
   ...series,
+  ...failureGroups,
 ];

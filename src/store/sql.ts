@@ -10,6 +10,7 @@ export type TableName =
   | "agent"
   | "api_key"
   | "credential_version"
+  | "failure_group"
   | "audit"
   | "session_log"
   | "bus_secret"

@@ -116,6 +116,23 @@ export type Task = {
 
 export type TaskStatus = Task["status"];
 
+/** How a task stands, without what users put in. */
+export type TaskState = Pick<
+  Task,
+  | "taskId"
+  | "tenant"
+  | "name"
+  | "status"
+  | "failures"
+  | "deaths"
+  | "cancelRequested"
+  | "runAtMs"
+  | "updatedAtMs"
+> & {
+  /** The pod that runs it. */
+  readonly claimedBy: string | null;
+};
+
 /**
  * A task that this pod has claimed: what an attempt needs, and the fencing values of its writes.
  */
@@ -228,6 +245,22 @@ export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
         `task ${base.taskId} has the unknown status ${String(status)}`,
       );
   }
+}
+
+export function toTaskState(row: Row): TaskState {
+  const status = row["status"] as TaskStatus;
+  return {
+    taskId: row["task_id"],
+    tenant: row["tenant"],
+    name: row["name"],
+    status,
+    claimedBy: status === "claimed" ? row["claimed_by"] : null,
+    failures: Number(row["retry_count"]),
+    deaths: Number(row["deaths"]),
+    cancelRequested: Number(row["cancel_requested"]) === 1,
+    runAtMs: Number(row["run_at"]),
+    updatedAtMs: Number(row["last_update"]),
+  };
 }
 
 /** A row inserted by hand may hold invalid JSON; inspecting it must still work. */

@@ -23,10 +23,17 @@ import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
 import type { StepKind } from "../steps/model.ts";
 import { createTaskActs, notFound, type TaskActs } from "./acts.ts";
-import { lenientJson, type Task, taskStatuses, type TaskStatus } from "./rows.ts";
+import {
+  lenientJson,
+  type Task,
+  type TaskState,
+  taskStatuses,
+  type TaskStatus,
+  toTaskState,
+} from "./rows.ts";
 import { getTask } from "./sql/inspect.ts";
 import { listSteps, readUnasked, taskPart } from "./sql/steps.ts";
-import { getEvents } from "./sql/task-state.ts";
+import { getEvents, selectStates } from "./sql/task-state.ts";
 import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth, readStats } from "./inspect/depth.ts";
 import {
@@ -152,6 +159,8 @@ export type Tasks = Pauses &
     /** The names among these that no live pod works on: their tasks wait until one does. */
     noWorker(names: readonly string[]): Promise<string[]>;
     get(taskId: string): Promise<Task | undefined>;
+    /** How up to 1,000 tasks stand, without what users put in. Those that don't exist are left out. */
+    states(taskIds: readonly string[]): Promise<TaskState[]>;
     events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
     /** The stored steps of a task, in the order in which they were stored. */
     steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
@@ -230,6 +239,11 @@ export function createTasks(parts: TasksParts): LocalTasks {
     ...createPauses(parts),
     limits: createLimits(parts),
     get: (taskId) => readWaiting({ database, workers }, taskId),
+    async states(taskIds) {
+      checkNumber("the number of ids", taskIds.length, { min: 0, max: 1_000 });
+      if (taskIds.length === 0) return [];
+      return (await database.read(selectStates(taskIds))).map(toTaskState);
+    },
     async events(taskId, options = {}) {
       checkEventsOptions("events", options);
       return fitEvents((await database.read(getEvents(taskId, options))).map(toEvent), options);

@@ -69,6 +69,17 @@ const makers: { readonly [Type in FrameType]: (draw: Draw) => object } = {
   read: (draw) => ({ session: sessionIn(draw), seq: draw.pick([0, 1, 2, 2 ** 40]) }),
   inbox: () => ({}),
   inbox_leave: () => ({}),
+  watch: (draw) => ({
+    topics: draw.pick([
+      ["overview", "pods"],
+      ["queues", "throttles", "failures", "audit"],
+      [`task:${draw.pick([...(draw.known["taskId"] ?? []), "none"])}`],
+      ["tasks:none/none", "run:none", "flow:none", "throttle:none/x"],
+      [],
+      ["none"],
+      ["task:%"],
+    ]),
+  }),
   ping: () => ({}),
   token: (draw) => ({ token: draw.pick(["x", "a.b.c", "x".repeat(400)]) }),
 };

@@ -50,6 +50,13 @@ const watches: readonly Watch[] = [
   },
   { table: "schedule", id: "schedule_id", on: "delete" },
   { table: "redrive", id: "redrive_id", on: "insert" },
+  // A group is opened by the leader, too.
+  {
+    table: "failure_group",
+    id: "group_id",
+    on: "update",
+    when: `${differs("state")} and new.state <> 'open'`,
+  },
   { table: "api_key", id: "key_id", on: "insert" },
   {
     table: "api_key",

@@ -256,6 +256,12 @@ const alwaysKnown: Known = {
   agent: ["clerk", "helper"],
   agents: ["clerk", "helper"],
   to: ["clerk"],
+  topics: [
+    "overview,queues,throttles,pods",
+    "failures,audit",
+    ...idsOf(taskStates).map((taskId) => `task:${taskId},tasks:${taskId}/none`),
+    ...idsOf(runStates).map((runId) => `run:${runId},flow:order`),
+  ],
   // Not those of the tokens, which a revocation would end.
   user: ["zoe", "kim"],
   users: ["ada", "bob", "zoe", "kim"],

@@ -326,6 +326,120 @@ where redrive_id = $8 and revision = $9
 delete from flotilla.redrive where not (state in ('running', 'stopping')) and last_update < now_ms() - $1
 -- values: [60000]
 
+-- src/dead-letters/sql.ts: getGroups
+select *, now_ms() as now from flotilla.failure_group
+where group_id = any(array(select group_id from (select group_id collate "C" as group_id from unnest($1::text[]) as each_row (group_id)) wanted))
+-- values: ["{\"g2-1\"}"]
+
+-- src/dead-letters/sql.ts: closedGroups
+select *, now_ms() as now from flotilla.failure_group where state <> 'open' limit cast($1 as integer)
+-- values: [10000]
+
+-- src/dead-letters/sql.ts: insertGroups
+insert into flotilla.failure_group (group_id, first_at)
+select group_id, first_at from (select group_id collate "C" as group_id, first_at from unnest($1::text[], $2::bigint[]) as each_row (group_id, first_at)) fresh
+where (select count(*) from flotilla.failure_group) < $3
+on conflict (group_id) do nothing
+-- values: ["{\"g2-1\"}","{10}",10000]
+
+-- src/dead-letters/sql.ts: returnGroups
+update flotilla.failure_group
+set state = 'open', state_at = now_ms(), until_at = null, came_back_at = back.back_at,
+  last_update = now_ms()
+from (select group_id collate "C" as group_id, seen_at, back_at from unnest($1::text[], $2::bigint[], $3::bigint[]) as each_row (group_id, seen_at, back_at)) back
+where flotilla.failure_group.group_id = back.group_id and flotilla.failure_group.state <> 'open'
+  and flotilla.failure_group.state_at = back.seen_at
+-- values: ["{\"g2-1\"}","{15}","{20}"]
+
+-- src/dead-letters/sql.ts: keepGroups
+update flotilla.failure_group set last_update = now_ms()
+where group_id = any(array(select group_id from (select group_id collate "C" as group_id from unnest($1::text[]) as each_row (group_id)) wanted))
+-- values: ["{\"g2-1\"}"]
+
+-- src/dead-letters/sql.ts: oldGroups
+select group_id from flotilla.failure_group where last_update < now_ms() - $1
+order by last_update limit cast($2 as integer)
+-- values: [60000,10]
+
+-- src/dead-letters/sql.ts: pruneGroups
+delete from flotilla.failure_group
+where group_id = any(array(select group_id from (select group_id collate "C" as group_id from unnest($1::text[]) as each_row (group_id)) wanted))
+  and last_update < now_ms() - $2
+-- values: ["{\"g2-1\"}",60000]
+
+-- src/dead-letters/sql.ts: changeGroup
+insert into flotilla.failure_group (group_id, first_at)
+select group_id, first_at from (select group_id collate "C" as group_id, first_at from unnest($1::text[], $2::bigint[]) as each_row (group_id, first_at)) fresh
+where (select count(*) from flotilla.failure_group) < $3
+on conflict (group_id) do nothing
+-- values: ["{\"g2-1\"}","{10}",10000]
+
+select group_id from flotilla.failure_group where group_id = $1 for update
+-- values: ["g2-1"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), '{"state":"' || state || '"}', $12,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
+  from flotilla.failure_group where group_id = $17 and (state <> $18
+  or coalesce(until_at, 0) <> $19
+  or (state <> 'open' and until_at is null and state_at < $20))
+  returning id, action, outcome
+-- instead of returning:
+select id, action, outcome from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"resolved\"}","audit.full","done",null,"click-1","g2-1","resolved",0,20]
+
+  update flotilla.failure_group
+  set state = $1, state_at = now_ms(), until_at = $2, came_back_at = null,
+    last_update = now_ms()
+  where group_id = $3 and (state <> $4
+or coalesce(until_at, 0) <> $5
+or (state <> 'open' and until_at is null and state_at < $6))
+-- values: ["resolved",null,"g2-1","resolved",0,20]
+
+select *, now_ms() as now from flotilla.failure_group
+where group_id = any(array(select group_id from (select group_id collate "C" as group_id from unnest($1::text[]) as each_row (group_id)) wanted))
+-- values: ["{\"g2-1\"}"]
+
+insert into flotilla.failure_group (group_id, first_at)
+select group_id, first_at from (select group_id collate "C" as group_id, first_at from unnest($1::text[], $2::bigint[]) as each_row (group_id, first_at)) fresh
+where (select count(*) from flotilla.failure_group) < $3
+on conflict (group_id) do nothing
+-- values: ["{\"g2-1\"}","{10}",10000]
+
+select group_id from flotilla.failure_group where group_id = $1 for update
+-- values: ["g2-1"]
+
+  insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select $1, now_ms(), $2, $3, $4, $5,
+    $6, $7, $8, $9, $10,
+    cast($11 as bigint), '{"state":"' || state || '"}', $12,
+    case when exists (
+select 1 from flotilla.audit past where past.action = $13 and past.outcome = 'full') then null else $14 end, $15, $16
+  from flotilla.failure_group where group_id = $17 and (state <> $18
+  or coalesce(until_at, 0) <> $19
+  or (state <> 'open' and until_at is null and state_at < $20))
+  returning id, action, outcome
+-- instead of returning:
+select id, action, outcome from flotilla.audit where id = $1
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"ignored\",\"untilMs\":99}","audit.full","done",null,"click-1","g2-1","ignored",99,20]
+
+  update flotilla.failure_group
+  set state = $1, state_at = now_ms(), until_at = $2, came_back_at = null,
+    last_update = now_ms()
+  where group_id = $3 and (state <> $4
+or coalesce(until_at, 0) <> $5
+or (state <> 'open' and until_at is null and state_at < $6))
+-- values: ["ignored",99,"g2-1","ignored",99,20]
+
+select *, now_ms() as now from flotilla.failure_group
+where group_id = any(array(select group_id from (select group_id collate "C" as group_id from unnest($1::text[]) as each_row (group_id)) wanted))
+-- values: ["{\"g2-1\"}"]
+
 -- src/dead-letters/sql.ts: discardTasks
 insert into flotilla.task_event (task_id, seq, type, detail)
 select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = wanted.task_id), 'discarded', $1

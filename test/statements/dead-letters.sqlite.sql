@@ -326,6 +326,120 @@ where redrive_id = ? and revision = ?
 delete from flotilla_redrive where not (state in ('running', 'stopping')) and last_update < now_ms() - ?
 -- values: [60000]
 
+-- src/dead-letters/sql.ts: getGroups
+select *, now_ms() as now from flotilla_failure_group
+where group_id in (select group_id from (select value ->> 0 as group_id from jsonb_each(?)) wanted)
+-- values: ["[[\"g2-1\"]]"]
+
+-- src/dead-letters/sql.ts: closedGroups
+select *, now_ms() as now from flotilla_failure_group where state <> 'open' limit cast(? as integer)
+-- values: [10000]
+
+-- src/dead-letters/sql.ts: insertGroups
+insert into flotilla_failure_group (group_id, first_at)
+select group_id, first_at from (select value ->> 0 as group_id, value ->> 1 as first_at from jsonb_each(?)) fresh
+where (select count(*) from flotilla_failure_group) < ?
+on conflict (group_id) do nothing
+-- values: ["[[\"g2-1\",10]]",10000]
+
+-- src/dead-letters/sql.ts: returnGroups
+update flotilla_failure_group
+set state = 'open', state_at = now_ms(), until_at = null, came_back_at = back.back_at,
+  last_update = now_ms()
+from (select value ->> 0 as group_id, value ->> 1 as seen_at, value ->> 2 as back_at from jsonb_each(?)) back
+where flotilla_failure_group.group_id = back.group_id and flotilla_failure_group.state <> 'open'
+  and flotilla_failure_group.state_at = back.seen_at
+-- values: ["[[\"g2-1\",15,20]]"]
+
+-- src/dead-letters/sql.ts: keepGroups
+update flotilla_failure_group set last_update = now_ms()
+where group_id in (select group_id from (select value ->> 0 as group_id from jsonb_each(?)) wanted)
+-- values: ["[[\"g2-1\"]]"]
+
+-- src/dead-letters/sql.ts: oldGroups
+select group_id from flotilla_failure_group where last_update < now_ms() - ?
+order by last_update limit cast(? as integer)
+-- values: [60000,10]
+
+-- src/dead-letters/sql.ts: pruneGroups
+delete from flotilla_failure_group
+where group_id in (select group_id from (select value ->> 0 as group_id from jsonb_each(?)) wanted)
+  and last_update < now_ms() - ?
+-- values: ["[[\"g2-1\"]]",60000]
+
+-- src/dead-letters/sql.ts: changeGroup
+insert into flotilla_failure_group (group_id, first_at)
+select group_id, first_at from (select value ->> 0 as group_id, value ->> 1 as first_at from jsonb_each(?)) fresh
+where (select count(*) from flotilla_failure_group) < ?
+on conflict (group_id) do nothing
+-- values: ["[[\"g2-1\",10]]",10000]
+
+select group_id from flotilla_failure_group where group_id = ?
+-- values: ["g2-1"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), '{"state":"' || state || '"}', ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_failure_group where group_id = ? and (state <> ?
+  or coalesce(until_at, 0) <> ?
+  or (state <> 'open' and until_at is null and state_at < ?))
+  returning id, action, outcome
+-- instead of returning:
+select id, action, outcome from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"resolved\"}","audit.full","done",null,"click-1","g2-1","resolved",0,20]
+
+  update flotilla_failure_group
+  set state = ?, state_at = now_ms(), until_at = ?, came_back_at = null,
+    last_update = now_ms()
+  where group_id = ? and (state <> ?
+or coalesce(until_at, 0) <> ?
+or (state <> 'open' and until_at is null and state_at < ?))
+-- values: ["resolved",null,"g2-1","resolved",0,20]
+
+select *, now_ms() as now from flotilla_failure_group
+where group_id in (select group_id from (select value ->> 0 as group_id from jsonb_each(?)) wanted)
+-- values: ["[[\"g2-1\"]]"]
+
+insert into flotilla_failure_group (group_id, first_at)
+select group_id, first_at from (select value ->> 0 as group_id, value ->> 1 as first_at from jsonb_each(?)) fresh
+where (select count(*) from flotilla_failure_group) < ?
+on conflict (group_id) do nothing
+-- values: ["[[\"g2-1\",10]]",10000]
+
+select group_id from flotilla_failure_group where group_id = ?
+-- values: ["g2-1"]
+
+  insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+    filter, count, before, after, outcome, reason, act_id)
+  select ?, now_ms(), ?, ?, ?, ?,
+    ?, ?, ?, ?, ?,
+    cast(? as bigint), '{"state":"' || state || '"}', ?,
+    case when exists (
+select 1 from flotilla_audit past where past.action = ? and past.outcome = 'full') then null else ? end, ?, ?
+  from flotilla_failure_group where group_id = ? and (state <> ?
+  or coalesce(until_at, 0) <> ?
+  or (state <> 'open' and until_at is null and state_at < ?))
+  returning id, action, outcome
+-- instead of returning:
+select id, action, outcome from flotilla_audit where id = ?
+-- values: ["act-1","key/web","default","zoe","web","operator","10.0.0.1","tasks.cancel","task-1",null,1,"{\"state\":\"ignored\",\"untilMs\":99}","audit.full","done",null,"click-1","g2-1","ignored",99,20]
+
+  update flotilla_failure_group
+  set state = ?, state_at = now_ms(), until_at = ?, came_back_at = null,
+    last_update = now_ms()
+  where group_id = ? and (state <> ?
+or coalesce(until_at, 0) <> ?
+or (state <> 'open' and until_at is null and state_at < ?))
+-- values: ["ignored",99,"g2-1","ignored",99,20]
+
+select *, now_ms() as now from flotilla_failure_group
+where group_id in (select group_id from (select value ->> 0 as group_id from jsonb_each(?)) wanted)
+-- values: ["[[\"g2-1\"]]"]
+
 -- src/dead-letters/sql.ts: discardTasks
 insert into flotilla_task_event (task_id, seq, type, detail)
 select wanted.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = wanted.task_id), 'discarded', ?

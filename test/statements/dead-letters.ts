@@ -38,6 +38,7 @@ const redrive = {
 } as const;
 const step = { taken: 1, open: 0, succeeded: 1, failed: 0, failedOtherwise: 0, gone: 0 };
 const write = { redrive, step, writeId: "write-1" };
+const seenGroup = { group: "g2-1", firstAtMs: 10, lastAtMs: 20 };
 const reason = { code: "same_error", message: "refused" } as const;
 
 export const deadLetterStatements: RoomStatements = {
@@ -70,6 +71,17 @@ export const deadLetterStatements: RoomStatements = {
     cancelRedrive: () => deadLetters.cancelRedrive("redrive-1", reason, entry),
     endRedrive: () => deadLetters.endRedrive(write, "done"),
     pruneRedrives: () => deadLetters.pruneRedrives(60_000),
+    getGroups: () => deadLetters.getGroups(["g2-1"]),
+    closedGroups: () => deadLetters.closedGroups(),
+    insertGroups: () => deadLetters.insertGroups([seenGroup]),
+    returnGroups: () => deadLetters.returnGroups([{ group: "g2-1", stateAtMs: 15, backAtMs: 20 }]),
+    keepGroups: () => deadLetters.keepGroups(["g2-1"]),
+    oldGroups: () => deadLetters.oldGroups(60_000, 10),
+    pruneGroups: () => deadLetters.pruneGroups(["g2-1"], 60_000),
+    changeGroup: () => [
+      ...deadLetters.changeGroup({ ...seenGroup, state: "resolved", untilMs: null }, entry),
+      ...deadLetters.changeGroup({ ...seenGroup, state: "ignored", untilMs: 99 }, entry),
+    ],
     discardTasks: () => deadLetters.discardTasks([deadLetter], "write-1", entry),
   }),
 };

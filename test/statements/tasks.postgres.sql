@@ -94,6 +94,12 @@ status = 'pending' and parked = 5
 -- src/tasks/sql/task-state.ts: waitsForTasks
 status = 'pending' and parked = 2
 
+-- src/tasks/sql/task-state.ts: selectStates
+select task_id, name, tenant, status, claimed_by, retry_count, deaths, cancel_requested, run_at,
+  last_update
+from flotilla.task where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) wanted))
+-- values: ["{\"task-1\",\"task-2\"}"]
+
 -- src/tasks/sql/task-state.ts: isPending
 coalesce(task.status, '') = 'pending'
 

@@ -94,6 +94,12 @@ status = 'pending' and parked = 5
 -- src/tasks/sql/task-state.ts: waitsForTasks
 status = 'pending' and parked = 2
 
+-- src/tasks/sql/task-state.ts: selectStates
+select task_id, name, tenant, status, claimed_by, retry_count, deaths, cancel_requested, run_at,
+  last_update
+from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) wanted)
+-- values: ["[[\"task-1\"],[\"task-2\"]]"]
+
 -- src/tasks/sql/task-state.ts: isPending
 coalesce(task.status, '') = 'pending'
 

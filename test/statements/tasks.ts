@@ -164,6 +164,7 @@ const walkSpan = { before: "task-9", from: "task-1", count: 2_000 };
 
 export const taskStatements: RoomStatements = {
   "src/tasks/sql/task-state.ts": sqlFile(taskState, {
+    selectStates: () => taskState.selectStates(["task-1", "task-2"]),
     isPending: () => taskState.isPending(sql`task`),
     isOfCall: () => taskState.isOfCall(sql`task.`, 5),
     nextSeq: () => taskState.nextSeq(sql`task.task_id`),

@@ -1,3 +1,4 @@
+import { expect } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
 import { createDeadLetters } from "../../dead-letters/dead-letters.ts";
@@ -20,7 +21,7 @@ export type ActsHarness = Awaited<ReturnType<typeof openActs>>;
 export type Clients = ReturnType<ActsHarness["clients"]>;
 
 const tasks = table("task");
-const others = ["schedule", "redrive", "throttle", "agent", "audit"] as const;
+const others = ["schedule", "redrive", "failure_group", "throttle", "agent", "audit"] as const;
 const changed: readonly TableName[] = [
   "task",
   "task_event",
@@ -28,6 +29,7 @@ const changed: readonly TableName[] = [
   "task_signal",
   "schedule",
   "redrive",
+  "failure_group",
   "throttle",
   "agent",
 ];
@@ -129,8 +131,35 @@ const helper = {
 const putNightly = ({ schedules }: Clients) => schedules.put("nightly", schedule);
 const makeHelper = ({ agents }: Clients) => agents.create("default", "helper", helper);
 
+const aGroup = expect.stringMatching(/^g\d+-/) as string;
+const groupOf = async ({ letters }: Clients) => {
+  const [open] = (await letters.groups()).groups;
+  const [ignored] = (await letters.groups({ state: "ignored" })).groups;
+  return (open ?? ignored)!.group;
+};
+
 /** Every act that leaves an entry, on the store above. */
 export const acts: readonly ActCase[] = [
+  {
+    action: "failures.resolve",
+    act: async (on) => on.letters.resolve(await groupOf(on)),
+    entry: { subject: aGroup, before: { state: "open" }, after: { state: "resolved" } },
+  },
+  {
+    action: "failures.ignore",
+    act: async (on) => on.letters.ignore(await groupOf(on), { untilMs: 4_000_000_000_000 }),
+    entry: {
+      subject: aGroup,
+      before: { state: "open" },
+      after: { state: "ignored", untilMs: 4_000_000_000_000 },
+    },
+  },
+  {
+    action: "failures.reopen",
+    arrange: async (on) => on.letters.resolve(await groupOf(on)),
+    act: async (on) => on.letters.reopen(await groupOf(on)),
+    entry: { subject: aGroup, before: { state: "resolved" }, after: { state: "open" } },
+  },
   {
     action: "tasks.cancel",
     act: (on) => on.tasks.cancel("pending"),

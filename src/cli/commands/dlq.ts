@@ -4,7 +4,8 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead-letters.ts";
-import type { ErrorGroup } from "../../dead-letters/index.ts";
+import type { ChangedGroup, ErrorGroup } from "../../dead-letters/error-groups.ts";
+import { type GroupState, groupStates } from "../../dead-letters/groups.ts";
 import type { Redrive, Selection } from "../../dead-letters/redrive.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
 import { ifAllowed, onTarget } from "../connect.ts";
@@ -26,7 +27,7 @@ import { type StopSignals, stopSignals } from "../signals.ts";
 import { eventLine, printTask as showTask } from "./tasks.ts";
 
 type Flags = TargetFlags & { json?: true };
-type ListFlags = Flags & { name?: string; limit: number };
+type ListFlags = Flags & { name?: string; state?: GroupState; limit: number };
 type ShowFlags = Flags & { limit: number };
 
 type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number; fromStart?: true };
@@ -49,11 +50,17 @@ Examples:
   $ flotilla dlq list                              groups of errors, the largest first
   $ flotilla dlq show g2-79ef601d010c6cb2          one group, with its latest tasks
   $ flotilla dlq redrive g2-79ef601d010c6cb2       starts one over, then more, until the error recurs
+  $ flotilla dlq resolve g2-79ef601d010c6cb2       says that it is fixed, until the error comes back
   $ flotilla dlq discard --name mail --yes         discards all failed tasks of a name`,
     );
   const listing = withTarget(dlq.command("list", { isDefault: true }))
     .description("list failed tasks, grouped by their errors")
-    .option("--name <name>", "only tasks of this name");
+    .option("--name <name>", "only tasks of this name")
+    .addOption(
+      new Option("--state <state>", "only groups in this state (default: all but ignored)").choices(
+        groupStates,
+      ),
+    );
   withJson(listing).addOption(limitOption(20)).action(list);
   listsByDefault(dlq, listing);
   withJson(
@@ -65,6 +72,7 @@ Examples:
   )
     .addOption(limitOption(5))
     .action(show);
+  groupCommands(dlq);
   redriveCommands(dlq);
   withSelection(
     withJson(
@@ -91,22 +99,33 @@ function startReading() {
   return { onProgress: (tasks: number) => show(`${plural(tasks, "failed task")} read`), end };
 }
 
-async function list({ json, name, limit, ...flags }: ListFlags): Promise<void> {
+async function list({ json, name, state, limit, ...flags }: ListFlags): Promise<void> {
   const { onProgress, end } = startReading();
   const found = await onTarget(flags, (flotilla) =>
     flotilla.deadLetters.groups({
       limit,
       ...(name !== undefined && { name }),
+      ...(state !== undefined && { state }),
       onProgress,
     }),
   ).finally(end);
   if (json) return printJson(found);
-  if (found.tasks === 0) return print("no failed tasks");
+  const { ignored } = found;
+  const notice =
+    state === undefined && ignored.groups > 0
+      ? paint("dim", `${plural(ignored.groups, "ignored group")}: --state ignored shows them`)
+      : undefined;
+  if (found.tasks === 0) {
+    print(state === undefined ? "no failed tasks" : `no failed tasks in groups that are ${state}`);
+    if (notice) print(notice);
+    return;
+  }
   const nowMs = systemClock.now();
   const heading = ["group", "tasks", "name", "first", "last", ""].map((each) => paint("dim", each));
   print(columns([heading, ...found.groups.map((each) => toRow(each, nowMs))]));
   const rest = found.count - found.groups.length;
   if (rest > 0) print(paint("dim", `and ${plural(rest, "more group")}: --limit shows more`));
+  if (notice) print(notice);
 }
 
 function toRow(group: ErrorGroup, nowMs: number): string[] {
@@ -114,10 +133,60 @@ function toRow(group: ErrorGroup, nowMs: number): string[] {
     oneLine(group.group, 100),
     count(group.tasks),
     oneLine(group.name, 40),
-    ago(nowMs, group.firstAtMs),
+    ago(nowMs, group.firstSeenMs),
     ago(nowMs, group.lastAtMs),
-    `${paint("red", oneLine(group.code, 40))} ${oneLine(group.message, 80)}`,
+    `${standingText(group, nowMs)}${paint("red", oneLine(group.code, 40))} ${oneLine(group.message, 80)}`,
   ];
+}
+
+/** How it stands, where that isn't simply open. */
+function standingText({ state, untilMs, cameBackAtMs }: ErrorGroup, nowMs: number): string {
+  if (cameBackAtMs !== null) return paint("red", `came back ${ago(nowMs, cameBackAtMs)}: `);
+  if (state === "open") return "";
+  const shown = oneLine(state, 40);
+  return untilMs === null ? `${shown}: ` : `${shown} until ${new Date(untilMs).toISOString()}: `;
+}
+
+function groupCommands(dlq: Command): void {
+  const of = (name: string, description: string) =>
+    withJson(withTarget(dlq.command(`${name} <group>`).description(description)));
+  of(
+    "resolve",
+    "say that the error of a group is fixed; it is open again when it comes back",
+  ).action((group: string, flags: Flags) =>
+    changeGroup(flags, (flotilla) => flotilla.deadLetters.resolve(group)),
+  );
+  of("ignore", "leave a group out of lists, until its error comes back or until a time")
+    .option("--until <time>", "until this time, such as 2026-01-31T08:00:00Z")
+    .action((group: string, { until, ...flags }: Flags & { until?: string }) =>
+      changeGroup(flags, (flotilla) =>
+        flotilla.deadLetters.ignore(group, until === undefined ? {} : { untilMs: timeOf(until) }),
+      ),
+    );
+  of("reopen", "take back that a group was resolved or ignored").action(
+    (group: string, flags: Flags) =>
+      changeGroup(flags, (flotilla) => flotilla.deadLetters.reopen(group)),
+  );
+}
+
+function timeOf(text: string): number {
+  const untilMs = Date.parse(text);
+  if (!Number.isNaN(untilMs)) return untilMs;
+  throw new FlotillaError(
+    "invalid_option",
+    `--until must be a time such as 2026-01-31T08:00:00Z, not ${JSON.stringify(text.slice(0, 40))}`,
+  );
+}
+
+async function changeGroup(
+  { json, ...flags }: Flags,
+  act: (flotilla: Operations) => Promise<ChangedGroup>,
+): Promise<void> {
+  const changed = await onTarget(flags, act);
+  if (json) return printJson(changed);
+  const { group, state, untilMs } = changed;
+  const until = untilMs === null ? "" : ` until ${new Date(untilMs).toISOString()}`;
+  print(`group ${oneLine(group, 100)} is ${oneLine(state, 40)}${until}`);
 }
 
 async function show(id: string, { limit, ...flags }: ShowFlags): Promise<void> {

@@ -173,6 +173,7 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
       case "inbox":
         return push(guest, { type: "inbox", ref, sessions: [inboxItem] });
       case "inbox_leave":
+      case "watch":
         return push(guest, { type: "ack", ref });
     }
   };

@@ -18,7 +18,10 @@ export type DeadLettersHarness = Awaited<ReturnType<typeof openDeadLetters>>;
 export async function openDeadLetters(kind: StoreKind) {
   const queue = await openTasks(kind);
   const { clock, random, ids } = queue;
-  await queue.database.write([sql`delete from ${table("redrive")}`]);
+  await queue.database.write([
+    sql`delete from ${table("redrive")}`,
+    sql`delete from ${table("failure_group")}`,
+  ]);
   const letters = createDeadLetters(queue);
 
   const among = (taskIds: readonly string[]) =>
@@ -81,6 +84,19 @@ export async function openDeadLetters(kind: StoreKind) {
           where type = 'redriven' group by task_id order by task_id`,
       );
       return found.map((row) => Number(row["times"]));
+    },
+
+    /** Time passes, for the rows of groups as well. */
+    async pass(byMs: number): Promise<void> {
+      if (!queue.store.clock) {
+        const groups = table("failure_group");
+        await queue.database.write([
+          sql`update ${groups} set state_at = state_at - ${byMs}, until_at = until_at - ${byMs},
+            first_at = first_at - ${byMs}, came_back_at = came_back_at - ${byMs},
+            last_update = last_update - ${byMs}`,
+        ]);
+      }
+      await queue.pass(byMs);
     },
 
     /** What a view says that is built from nothing now. */

@@ -31,12 +31,19 @@ const nightly = { name: "mail", pattern: "0 3 * * *" };
 const putNightly = () => flotilla.schedules.put("nightly", nightly);
 const makeHelper = () => flotilla.agents.create("default", "helper", { settings: agent.settings });
 let redriveId = "";
+let group = "";
+const findGroup = async () => {
+  group = (await flotilla.deadLetters.groups()).groups[0]!.group;
+};
 let keyId = "";
 const makeKey = async () => {
   ({
     key: { keyId },
   } = await flotilla.keys.create({ name: "ci", role: "viewer" }));
 };
+
+const pathTo = (path: string) =>
+  path.replace("{redriveId}", redriveId).replace("{keyId}", keyId).replace("{group}", group);
 
 type RouteCase =
   | {
@@ -123,6 +130,25 @@ const routes: Record<string, RouteCase> = {
       ({ redriveId } = await flotilla.deadLetters.redrive({ name: "mail" }));
     },
   },
+  resolveErrorGroup: {
+    action: "failures.resolve",
+    path: "/v1/dlq/groups/{group}/resolve",
+    arrange: findGroup,
+  },
+  ignoreErrorGroup: {
+    action: "failures.ignore",
+    path: "/v1/dlq/groups/{group}/ignore",
+    body: { untilMs: 4_000_000_000_000 },
+    arrange: findGroup,
+  },
+  reopenErrorGroup: {
+    action: "failures.reopen",
+    path: "/v1/dlq/groups/{group}/reopen",
+    arrange: async () => {
+      await findGroup();
+      await flotilla.deadLetters.resolve(group);
+    },
+  },
   discardDeadLetters: { action: "tasks.discard", path: "/v1/dlq/discard", body: { name: "mail" } },
   pinThrottle: { action: "throttles.pin", path: "/v1/throttles/api/pin", body: { limit: 3 } },
   unpinThrottle: {
@@ -166,7 +192,7 @@ describe("acts over HTTP", () => {
   test.each(acting)("$operationId leaves one entry that says who it was", async (each) => {
     const { method, path, body, action, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
+    const to = pathTo(path);
     const answer = await app.send(method.toUpperCase(), to, body, asWeb);
     expect(answer.status).toBeLessThan(300);
     const found = await entries();
@@ -177,7 +203,7 @@ describe("acts over HTTP", () => {
   test.each(acting)("$operationId sent twice with one id is one act", async (each) => {
     const { method, path, body, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
+    const to = pathTo(path);
     const headers = { ...asWeb, "Flotilla-Action": "0f6a1b2c" };
     const first = await app.send(method.toUpperCase(), to, body, headers);
     const second = await app.send(method.toUpperCase(), to, body, headers);
@@ -189,7 +215,7 @@ describe("acts over HTTP", () => {
   test.each(acting)("$operationId of a key that may not leaves none", async (each) => {
     const { method, path, body, arrange } = each;
     if (arrange) await inHandler(arrange);
-    const to = path.replace("{redriveId}", redriveId).replace("{keyId}", keyId);
+    const to = pathTo(path);
     const headers = { Authorization: `Bearer ${usersKey}` };
     const { status } = await app.send(method.toUpperCase(), to, body, headers);
     expect(status).toBe(403);
@@ -261,7 +287,7 @@ const calls: Record<string, Record<string, string>> = {
   },
   tasks: {
     ...reads("noWorker", "get", "events", "steps", "links", "list", "stats", "waitFor"),
-    ...reads("settled", "depth", "paused"),
+    ...reads("settled", "states", "depth", "paused"),
     enqueue: starting,
     enqueueMany: starting,
     enqueueEach: starting,
@@ -280,6 +306,9 @@ const calls: Record<string, Record<string, string>> = {
     redrive: "redrives.start",
     cancelRedrive: "redrives.cancel",
     discard: "tasks.discard",
+    resolve: "failures.resolve",
+    ignore: "failures.ignore",
+    reopen: "failures.reopen",
   },
   runs: {
     ...reads("get", "list", "wait", "signals", "history", "counts", "doing", "stuck"),

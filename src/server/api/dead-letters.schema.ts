@@ -19,6 +19,24 @@ const selectionBody = named(
   "Failed tasks: exactly one of `group`, `taskId`, `name` and `all`.",
 );
 
+const states = z.enum(["open", "resolved", "ignored"]);
+
+const standing = {
+  state: states,
+  stateAtMs: described(z.int().nullable(), "Since when; null if it has been open from the first."),
+  untilMs: described(
+    z.int().nullable(),
+    "Until when it is ignored; null if that is until a task of it fails.",
+  ),
+  firstSeenMs: described(time(), "When the first task of it failed, also if that is gone."),
+  cameBackAtMs: described(
+    z.int().nullable(),
+    "When a task of it failed though it was resolved or ignored.",
+  ),
+};
+
+const changedGroup = named("ChangedGroup", z.object({ group: z.string(), ...standing }));
+
 const errorGroup = named(
   "ErrorGroup",
   z.object({
@@ -30,6 +48,11 @@ const errorGroup = named(
     firstAtMs: time(),
     lastAtMs: time(),
     taskIds: described(z.array(z.string()).readonly(), "Some of its tasks, the latest first."),
+    ...standing,
+    trend: described(
+      z.array(z.int()).readonly(),
+      "How many of its tasks failed in each of the last 24 hours by the clock, the present one last.",
+    ),
   }),
 );
 
@@ -99,15 +122,64 @@ export const deadLetterSpecs = {
     query: z.strictObject({
       name: z.string().optional(),
       tenant: ofTenant,
+      state: described(states, "Default: all that aren't ignored.").optional(),
       limit: paging.limit,
     }),
     answers: {
       200: named(
         "ErrorGroups",
-        z.object({ groups: z.array(errorGroup).readonly(), count: z.int(), tasks: z.int() }),
+        z.object({
+          groups: z.array(errorGroup).readonly(),
+          count: z.int(),
+          tasks: z.int(),
+          ignored: described(
+            z.object({ groups: z.int(), tasks: z.int() }),
+            "The groups that are ignored, and their tasks.",
+          ),
+        }),
       ),
     },
     errors: ["invalid_option"],
+  }),
+  resolve: spec({
+    method: "post",
+    path: "/v1/dlq/groups/{group}/resolve",
+    operationId: "resolveErrorGroup",
+    tag,
+    summary: "Say that the error of a group is fixed. It is open again when a task of it fails.",
+    verb: "fleet:operate",
+    answers: { 200: changedGroup },
+    errors: ["invalid_option", "not_found", "overloaded"],
+  }),
+  ignore: spec({
+    method: "post",
+    path: "/v1/dlq/groups/{group}/ignore",
+    operationId: "ignoreErrorGroup",
+    tag,
+    summary: "Leave a group out of lists, until a task of it fails or until a time.",
+    verb: "fleet:operate",
+    body: named(
+      "IgnoreBody",
+      z.strictObject({
+        untilMs: described(
+          z.int().min(0).max(8.64e15),
+          "Milliseconds since 1970. Default: until a task of it fails.",
+        ).optional(),
+      }),
+    ),
+    bodyOptional: true,
+    answers: { 200: changedGroup },
+    errors: [...refusals, "not_found", "overloaded"],
+  }),
+  reopen: spec({
+    method: "post",
+    path: "/v1/dlq/groups/{group}/reopen",
+    operationId: "reopenErrorGroup",
+    tag,
+    summary: "Take back that a group was resolved or ignored.",
+    verb: "fleet:operate",
+    answers: { 200: changedGroup },
+    errors: ["invalid_option", "not_found", "overloaded"],
   }),
   tasks: spec({
     method: "get",

@@ -65,7 +65,12 @@ describe("failed tasks over HTTP", () => {
       body: { error: { code: "conflict", details: { status: "completed" } } },
     });
     expect((await post("/v1/dlq/discard", { all: true })).body).toEqual({ discarded: 2 });
-    expect((await get("/v1/dlq/groups")).body).toEqual({ groups: [], count: 0, tasks: 0 });
+    expect((await get("/v1/dlq/groups")).body).toEqual({
+      groups: [],
+      count: 0,
+      tasks: 0,
+      ignored: { groups: 0, tasks: 0 },
+    });
   });
 
   test.each([

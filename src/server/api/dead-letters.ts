@@ -24,6 +24,16 @@ export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
     route(deadLetterSpecs.groups).to(async ({ caller, query }) => {
       return { status: 200, body: await deadLetters().groups(held(caller, query)) };
     }),
+    route(deadLetterSpecs.resolve).to(async ({ params: { group } }) => {
+      return { status: 200, body: await deadLetters().resolve(group) };
+    }),
+    route(deadLetterSpecs.ignore).to(async ({ params: { group }, body }) => {
+      const options = withoutUndefined(await body());
+      return { status: 200, body: await deadLetters().ignore(group, options) };
+    }),
+    route(deadLetterSpecs.reopen).to(async ({ params: { group } }) => {
+      return { status: 200, body: await deadLetters().reopen(group) };
+    }),
     route(deadLetterSpecs.tasks).to(async ({ caller, query }) => {
       return { status: 200, body: await deadLetters().list(held(caller, query)) };
     }),

@@ -26,6 +26,8 @@ export const frameAccess = {
   read: writing,
   inbox: { verb: "inbox:read" },
   inbox_leave: open,
+  // Each topic needs what its route needs, besides.
+  watch: { verb: "fleet:read", ofTenant: true },
   ping: open,
   token: open,
 } as const satisfies Record<ClientFrame["type"], Access | { readonly open: true }>;

@@ -12,6 +12,7 @@ import type { Authenticator } from "../auth/authenticate.ts";
 import { type Access, actorOf, type Caller, requireAccess, requireVerb } from "../auth/caller.ts";
 import type { Members } from "../auth/members.ts";
 import type { Serializer } from "../serializer.ts";
+import type { WatchHub } from "../watch/hub.ts";
 import {
   createCommandQueue,
   type CommandQueue,
@@ -20,6 +21,7 @@ import {
   accessOf,
   asksAgent,
   countsAsRequest,
+  frameAccess,
   writtenId,
 } from "./commands.ts";
 import { createSendBuffer, errorFrame, encodeFrame } from "./send-buffer.ts";
@@ -30,6 +32,7 @@ export type SocketConnectionParts = {
   members: Members;
   serializer: Serializer;
   authenticator: Authenticator;
+  hub: Pick<WatchHub, "watch">;
   quotas?: Pick<TenantQuotas, "request" | "write"> | undefined;
   /** Calls back at the end of this turn of the event loop. */
   later: (callback: () => void) => void;
@@ -77,6 +80,7 @@ export function createSocketConnection(
   const framesBurst = 2 * framesPerSecond;
   let caller = initialCaller;
   let inbox: (JoinedInbox & { readonly ref: Ref }) | undefined;
+  let watching: { readonly ref: Ref; readonly topics: readonly string[]; stop(): void } | undefined;
   let pingsMissed = 0;
   let refusals = 0;
   /** Closed by this side: frames that still arrive are ignored. */
@@ -193,6 +197,7 @@ export function createSocketConnection(
       push({ type: "ack", ref, ...(expiresAtMs !== undefined && { expiresAtMs }) });
       subscriptions.checkAgain();
       if (seesOther) reopenInbox();
+      watchAgain();
     } catch (error) {
       fail(ref, error);
     }
@@ -210,6 +215,27 @@ export function createSocketConnection(
     inbox = undefined;
     try {
       openInbox(ref);
+    } catch (error) {
+      fail(ref, error);
+    }
+  };
+
+  const watch = (ref: Ref, topics: readonly string[]) => {
+    const sink = { push: sendBuffer.push, drained: sendBuffer.drained };
+    const stop = topics.length === 0 ? undefined : parts.hub.watch(caller, topics, sink);
+    // Only now, so that a frame that is refused changes nothing.
+    watching?.stop();
+    watching = stop && { ref, topics, stop };
+  };
+  /** A new token may show more or less of a topic, or forbid it. So begin anew, or send an error. */
+  const watchAgain = () => {
+    if (!watching) return;
+    const { ref, topics } = watching;
+    watching.stop();
+    watching = undefined;
+    try {
+      requireAccess(caller, frameAccess.watch);
+      watch(ref, topics);
     } catch (error) {
       fail(ref, error);
     }
@@ -240,6 +266,9 @@ export function createSocketConnection(
       case "inbox_leave":
         inbox?.abandon();
         inbox = undefined;
+        return void push({ type: "ack", ref });
+      case "watch":
+        watch(ref, frame.topics);
         return void push({ type: "ack", ref });
       case "ping":
         return void push({ type: "pong", ref });
@@ -316,6 +345,7 @@ export function createSocketConnection(
     for (const settle of settles) settle();
     subscriptions.close();
     inbox?.leave();
+    watching?.stop();
     stopExpiry();
     stopWatch();
   });

@@ -29,6 +29,7 @@ test("a token whose keys come after its connection has gone leaves no timer behi
     sessions,
     members: createMembers(sessions, clock),
     serializer: createSerializer(),
+    hub: { watch: () => () => {} },
     authenticator: {
       tickets: undefined as never,
       ready: Promise.resolve(),

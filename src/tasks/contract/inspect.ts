@@ -82,6 +82,33 @@ export function inspectContract(kind: StoreKind): void {
       );
     });
 
+    test("gives how tasks stand by their ids, without those that don't exist", async () => {
+      await insert([
+        { id: 1, name: "a", status: "pending", tenant: "default" },
+        { id: 2, name: "b", status: "claimed", tenant: "acme" },
+        { id: 3, name: "a", status: "failed", tenant: "default" },
+      ]);
+      const states = await queue.states(["t0002", absent, "t0001"]);
+      expect(states.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1))).toEqual([
+        {
+          taskId: "t0001",
+          name: "a",
+          tenant: "default",
+          status: "pending",
+          claimedBy: null,
+          failures: 0,
+          deaths: 0,
+          cancelRequested: false,
+          runAtMs: expect.any(Number),
+          updatedAtMs: expect.any(Number),
+        },
+        expect.objectContaining({ taskId: "t0002", status: "claimed", claimedBy: "pod-1" }),
+      ]);
+      expect(await queue.states([])).toEqual([]);
+      const many = Array.from({ length: 1_001 }, (_, at) => `t${at}`);
+      await expect(queue.states(many)).rejects.toMatchObject({ code: "invalid_option" });
+    });
+
     test("a page takes 1 MiB at most, unless its first task alone does, and the pages hold all", async () => {
       const sizes = [10, 400_000, 400_000, 400_000, 1_200_000, 10, 10];
       const ids = sizes.map((_, at) => `t${at}`);

@@ -1,7 +1,7 @@
 import { aloneAfterDeaths } from "../../base/death-limit.ts";
 import { maxPageBytes } from "../../base/page.ts";
 import { columnBytes, pageQuery } from "../../store/page.ts";
-import { isAmong, literal, sql, type Statement, table } from "../../store/sql.ts";
+import { isAmong, literal, rows, sql, type Statement, table } from "../../store/sql.ts";
 
 const events = table("task_event");
 const tasks = table("task");
@@ -171,6 +171,18 @@ export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}):
   return sql`${begin}
     select *, ${found} from ${events} where task_id = ${taskId} and ${isAmong(keys, sql`seq`)}
     order by seq`;
+}
+
+/** How tasks stand, without what users put in, which may be much. */
+export function selectStates(taskIds: readonly string[]): Statement {
+  const wanted = rows(
+    { task_id: "text" },
+    taskIds.map((taskId) => [taskId]),
+  );
+  return sql`
+    select task_id, name, tenant, status, claimed_by, retry_count, deaths, cancel_requested, run_at,
+      last_update
+    from ${tasks} where ${isAmong(sql`select task_id from ${wanted} wanted`, sql`task_id`)}`;
 }
 
 /** What a limit counts: the tasks of one key, of one queue, or of one tenant. */

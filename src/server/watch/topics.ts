@@ -1,0 +1,292 @@
+import { z } from "zod";
+import { FlotillaError } from "../../base/errors.ts";
+import { isStorable } from "../../base/options.ts";
+import { pageAfter } from "../../base/page.ts";
+import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
+import type { Flotilla } from "../../runtime/connect.ts";
+import { auditSpecs } from "../api/audit.schema.ts";
+import { deadLetterSpecs } from "../api/dead-letters.schema.ts";
+import { fleetSpecs } from "../api/fleet.schema.ts";
+import { limitSpecs } from "../api/limits.schema.ts";
+import { runSpecs } from "../api/runs.schema.ts";
+import type { RouteSpec } from "../api/schema.ts";
+import { taskSpecs } from "../api/tasks.schema.ts";
+import { throttleSpecs } from "../api/throttles.schema.ts";
+import { visibleLinks } from "../api/tasks.ts";
+import { type Caller, canSee, onlyTenant } from "../auth/caller.ts";
+
+/** What topics are read from. */
+export type TopicSources = {
+  flotilla: Pick<Flotilla, "tasks" | "runs" | "pods" | "throttles" | "audit">;
+  /** The leader's where the leader is in this process, because it has the groups in memory. */
+  deadLetters: () => Pick<DeadLetters, "groups">;
+};
+
+/** A route that isn't open. */
+type GuardedSpec = Extract<RouteSpec, { readonly verb: string }>;
+
+/** What there is to watch. */
+export type TopicSpec<Data extends z.ZodType = z.ZodType> = {
+  /**
+   * The routes that answer the same. The topic needs of its caller what each of them needs, so a topic
+   * without one, or of an open route, doesn't compile.
+   */
+  readonly routes: readonly [GuardedSpec, ...GuardedSpec[]];
+  /** How many names or ids follow its own name. Default: none. */
+  readonly args?: { readonly min: number; readonly max: number };
+  /** Its data, with what users put in marked as in the answers of the routes. */
+  readonly schema: Data;
+  /** Reads it for callers that see the same tenants as this one does. */
+  readonly read: (
+    sources: TopicSources,
+    scope: { readonly args: readonly string[]; readonly caller: Caller },
+  ) => Promise<z.input<Data>>;
+};
+
+/** A topic that is asked for. */
+export type Topic = {
+  /** As events name it. */
+  readonly topic: string;
+  readonly args: readonly string[];
+  readonly spec: TopicSpec;
+};
+
+/** Keeps the type of a declaration's schema, which its `read` is checked against. */
+export function topicSpec<Data extends z.ZodObject>(declared: TopicSpec<Data>): TopicSpec<Data> {
+  return declared;
+}
+
+const maxThrottles = 1_000;
+const maxGroups = 100;
+const auditHead = 20;
+export const maxTasksInView = 100;
+const maxArgChars = 500;
+
+const podRow = fleetSpecs.pods.answers[200].shape.pods.element;
+const { names } = fleetSpecs.depth.answers[200].shape;
+const pauseRow = limitSpecs.paused.answers[200].shape.paused.element;
+const limitRow = limitSpecs.limits.answers[200].shape.limits.element;
+const throttleRow = throttleSpecs.list.answers[200].shape.throttles.element;
+const groups = deadLetterSpecs.groups.answers[200].shape;
+const runAnswer = runSpecs.get.answers[200].shape;
+const taskAnswer = taskSpecs.get.answers[200].shape;
+const auditRow = auditSpecs.list.answers[200].shape.entries.element;
+
+const count = () => z.int();
+const taskStateRow = z.object({
+  taskId: z.string(),
+  name: z.string(),
+  tenant: z.string(),
+  status: z.enum(["pending", "claimed", "completed", "failed", "cancelled"]),
+  claimedBy: z.string().nullable(),
+  failures: count(),
+  deaths: count(),
+  cancelRequested: z.boolean(),
+  runAtMs: z.int(),
+  updatedAtMs: z.int(),
+});
+
+/** Every topic by its name. */
+export const topicSpecs = {
+  overview: topicSpec({
+    routes: [fleetSpecs.depth, fleetSpecs.pods, throttleSpecs.list],
+    schema: z.object({
+      names,
+      failed: count(),
+      pods: z.object({ up: count(), down: count() }),
+      throttles: z.object({
+        all: count(),
+        inFlight: count(),
+        waiting: count(),
+        /** Those whose breaker isn't closed. */
+        open: count(),
+        pinned: count(),
+      }),
+    }),
+    async read({ flotilla }) {
+      const [depth, pods, { throttles }] = await Promise.all([
+        flotilla.tasks.depth(),
+        flotilla.pods(),
+        flotilla.throttles.list({ limit: maxThrottles }),
+      ]);
+      const up = pods.filter(({ status }) => status === "up").length;
+      return {
+        names: Object.fromEntries(depth),
+        failed: sum([...depth.values()], ({ failed }) => failed),
+        pods: { up, down: pods.length - up },
+        throttles: {
+          all: throttles.length,
+          inFlight: sum(throttles, ({ inFlight }) => inFlight),
+          waiting: sum(throttles, ({ waiting }) => waiting),
+          open: throttles.filter(({ breaker }) => breaker !== "closed").length,
+          pinned: throttles.filter(({ pinned }) => pinned !== undefined).length,
+        },
+      };
+    },
+  }),
+  queues: topicSpec({
+    routes: [fleetSpecs.depth, limitSpecs.paused, limitSpecs.limits],
+    schema: z.object({
+      names,
+      paused: z.record(z.string(), pauseRow),
+      limits: z.record(z.string(), limitRow),
+      hasMoreLimits: z.boolean(),
+    }),
+    async read({ flotilla: { tasks } }) {
+      const [depth, paused, found] = await Promise.all([
+        tasks.depth(),
+        tasks.paused(),
+        tasks.limits.list(),
+      ]);
+      const limits = pageAfter(found, ({ scope }) => scope);
+      return {
+        names: Object.fromEntries(depth),
+        paused: keyed(paused, ({ name }) => name),
+        limits: keyed(limits.items, ({ scope }) => scope),
+        hasMoreLimits: limits.next !== null,
+      };
+    },
+  }),
+  throttles: topicSpec({
+    routes: [throttleSpecs.list],
+    schema: z.object({
+      /** By name, and then by key. */
+      throttles: z.record(z.string(), z.record(z.string(), throttleRow)),
+      hasMore: z.boolean(),
+    }),
+    async read({ flotilla }) {
+      const { throttles, next } = await flotilla.throttles.list({ limit: maxThrottles });
+      const byName = Map.groupBy(throttles, ({ name }) => name);
+      return {
+        throttles: Object.fromEntries(
+          [...byName].map(([name, found]) => [name, keyed(found, ({ key }) => key)]),
+        ),
+        hasMore: next !== null,
+      };
+    },
+  }),
+  throttle: topicSpec({
+    routes: [throttleSpecs.get],
+    args: { min: 1, max: 2 },
+    schema: z.object({ throttle: throttleRow.nullable() }),
+    async read({ flotilla }, { args: [name, key] }) {
+      const found = await flotilla.throttles.get(name!, key === undefined ? {} : { key });
+      return { throttle: found ?? null };
+    },
+  }),
+  flow: topicSpec({
+    routes: [runSpecs.flows],
+    args: { min: 1, max: 1 },
+    schema: z.object({ doing: z.record(z.string(), count()) }),
+    async read({ flotilla }, { args: [flow] }) {
+      return { doing: { ...(await flotilla.runs.doing([flow!])).get(flow!) } };
+    },
+  }),
+  run: topicSpec({
+    routes: [runSpecs.get],
+    args: { min: 1, max: 1 },
+    schema: z.object({ run: runAnswer.run.nullable(), links: runAnswer.links.nullable() }),
+    async read({ flotilla }, { args: [runId], caller }) {
+      const run = await flotilla.runs.get(runId!);
+      if (!run || !canSee(caller, run)) return { run: null, links: null };
+      return { run, links: visibleLinks(caller, await flotilla.tasks.links(runId!)) };
+    },
+  }),
+  task: topicSpec({
+    routes: [taskSpecs.get],
+    args: { min: 1, max: 1 },
+    schema: z.object({ task: taskAnswer.task.nullable(), links: taskAnswer.links.nullable() }),
+    async read({ flotilla }, { args: [taskId], caller }) {
+      const task = await flotilla.tasks.get(taskId!);
+      if (!task || !canSee(caller, task)) return { task: null, links: null };
+      return { task, links: visibleLinks(caller, await flotilla.tasks.links(taskId!)) };
+    },
+  }),
+  /** The rows of a list that are in view. Without what users put in, which a list would read each second. */
+  tasks: topicSpec({
+    routes: [taskSpecs.list],
+    args: { min: 1, max: maxTasksInView },
+    schema: z.object({ tasks: z.record(z.string(), taskStateRow) }),
+    async read({ flotilla }, { args, caller }) {
+      const found = await flotilla.tasks.states(args);
+      const seen = found.filter((state) => canSee(caller, state));
+      return { tasks: keyed(seen, ({ taskId }) => taskId) };
+    },
+  }),
+  pods: topicSpec({
+    routes: [fleetSpecs.pods],
+    schema: z.object({ pods: z.record(z.string(), podRow) }),
+    async read({ flotilla }) {
+      return { pods: keyed(await flotilla.pods(), ({ podId }) => podId) };
+    },
+  }),
+  failures: topicSpec({
+    routes: [deadLetterSpecs.groups],
+    schema: z.object({
+      ...groups,
+      groups: z.record(z.string(), groups.groups.unwrap().element),
+    }),
+    async read({ deadLetters }, { caller }) {
+      const tenant = onlyTenant(caller);
+      const found = await deadLetters().groups({
+        limit: maxGroups,
+        ...(tenant !== undefined && { tenant }),
+      });
+      return { ...found, groups: keyed(found.groups, ({ group }) => group) };
+    },
+  }),
+  /** The newest entries. */
+  audit: topicSpec({
+    routes: [auditSpecs.list],
+    schema: z.object({ entries: z.record(z.string(), auditRow) }),
+    async read({ flotilla }) {
+      const { entries } = await flotilla.audit.list({ limit: auditHead });
+      return { entries: keyed(entries, ({ id }) => id) };
+    },
+  }),
+};
+
+/** Parses `name`, or `name:arg/arg` with each argument percent-encoded. */
+export function parseTopic(text: string): Topic {
+  const [name = "", ...rest] = text.split(":");
+  const spec: TopicSpec | undefined = Object.hasOwn(topicSpecs, name)
+    ? topicSpecs[name as keyof typeof topicSpecs]
+    : undefined;
+  if (!spec) {
+    const known = Object.keys(topicSpecs).join(", ");
+    throw invalid(`there is no topic ${JSON.stringify(name.slice(0, 80))}: there are ${known}`);
+  }
+  const args = rest.length === 0 ? [] : rest.join(":").split("/").map(decoded);
+  const { min, max } = spec.args ?? { min: 0, max: 0 };
+  if (args.length < min || args.length > max) {
+    const wanted = max === 0 ? "nothing" : min === max ? `${min}` : `${min} to ${max}`;
+    throw invalid(`the topic ${name} takes ${wanted} after its name, not ${args.length}`);
+  }
+  const canonical = args.map((each) => encodeURIComponent(each)).join("/");
+  return { topic: args.length === 0 ? name : `${name}:${canonical}`, args, spec };
+}
+
+function decoded(text: string): string {
+  try {
+    const arg = decodeURIComponent(text);
+    if (arg.length <= maxArgChars && isStorable(arg)) return arg;
+  } catch {
+    // Refused below.
+  }
+  throw invalid(
+    `${JSON.stringify(text.slice(0, 80))} must be a name or an id, as encodeURIComponent writes it`,
+  );
+}
+
+function invalid(message: string): FlotillaError {
+  return new FlotillaError("invalid_input", message);
+}
+
+function sum<Item>(items: readonly Item[], of: (item: Item) => number): number {
+  return items.reduce((total, item) => total + of(item), 0);
+}
+
+/** From entries, because a name may be `__proto__`. */
+function keyed<Row>(rows: readonly Row[], keyOf: (row: Row) => string): Record<string, Row> {
+  return Object.fromEntries(rows.map((row) => [keyOf(row), row]));
+}
