@@ -130,7 +130,30 @@ export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
 export type { Task, TaskError, TaskState, TaskStatus } from "./tasks/rows.ts";
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";
 export type { HeldByThrottle } from "./tasks/rows.ts";
+export type {
+  BusyPod,
+  DependencyFacts,
+  DependencyState,
+  EndedFacts,
+  LimitFacts,
+  NotDueCause,
+  NotDueFacts,
+  NoWorkerFacts,
+  PauseFacts,
+  QueuedFacts,
+  RunningFacts,
+  SeenPod,
+  SetAsideFacts,
+  SignalFacts,
+  SlotHolder,
+  Verdict,
+  WhyCode,
+  WhyFacts,
+  WhyLink,
+  WhyReason,
+} from "./tasks/inspect/evidence.ts";
 export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
+export type { WhyOptions } from "./tasks/inspect/why.ts";
 export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
 export {
@@ -154,7 +177,13 @@ export type {
   SeriesReader,
   SubjectPage,
 } from "./series/series.ts";
-export type { SchedulePage, ScheduleListOptions, Schedules } from "./schedules/schedules.ts";
+export type {
+  FiringPage,
+  ScheduleFiring,
+  ScheduleListOptions,
+  SchedulePage,
+  Schedules,
+} from "./schedules/schedules.ts";
 export type { Missed } from "./schedules/plan.ts";
 export type { Schedule } from "./schedules/rows.ts";
 export { schedule, type ScheduleDeclaration, type ScheduledOptions } from "./schedules/schedule.ts";
@@ -273,6 +302,10 @@ export type { ThrottledCall, Permit } from "./throttles/limiter/permit.ts";
 export type { CallOutcome } from "./throttles/classify.ts";
 export type { OutcomeKind } from "./throttles/learning/sample.ts";
 export type {
+  BoundCause,
+  BoundEvent,
+  BoundEventOptions,
+  BoundEventPage,
   PodView,
   ThrottleKey,
   ThrottleListOptions,
@@ -280,6 +313,14 @@ export type {
   ThrottlesClient,
   ThrottleView,
 } from "./throttles/shares/admin.ts";
+export type { PermitHolder, PermitUser } from "./throttles/holders.ts";
+export type { Approval, ApprovalListOptions, ApprovalPage } from "./runtime/approvals.ts";
+export type { PendingApproval } from "./sessions/conversation/header.ts";
+export type {
+  PermitHolders,
+  PermitHoldersClient,
+  PermitHoldersOptions,
+} from "./runtime/permit-holders.ts";
 export { type CallOptions, type Throttle, throttle } from "./throttles/throttle.ts";
 export type { Priority } from "./throttles/limiter/priority.ts";
 export { startPod, type StartPodOptions } from "./runtime/start-pod.ts";

@@ -69,9 +69,9 @@ describe("pauses and limits on the command line", () => {
     await database.close();
     await flotilla.tasks.pause("call");
     const { stdout } = await run("tasks", "show", taskId);
-    expect(stdout).toMatch(/blocked by +call is paused\n/);
+    expect(stdout).toMatch(/why +"call" is paused by program since [^ ]+\n/);
     const listed = await run("tasks", "list", "--name", "call", "--status", "pending");
     expect(listed.stdout).toMatch(new RegExp(`${taskId} .* paused$`, "m"));
-    expect(stdout).toMatch(/blocked by +1 of 1 tasks of key\/call\/ada are running\n/);
+    expect(stdout).toMatch(/why +1 of 1 tasks of key\/call\/ada are running: [^ ]+ on pod\n/);
   });
 });

@@ -96,7 +96,7 @@ describe("throttles on the command line", () => {
     ]);
     const shown = await runIn(["tasks", "show", "waits"], { cwd: folder });
     expect(shown.stdout).toMatch(
-      /blocked by +throttled: 4 of 4 calls of summaries are in flight, 240 wait, 239 ahead of it, for about 60 s\n/,
+      /why +throttled: 4 of 4 calls of summaries are in flight, 240 wait, 239 ahead of it, for about 60 s\n/,
     );
     const listed = await runIn(["tasks", "list"], { cwd: folder });
     expect(listed.stdout).toMatch(/^waits .* throttled by summaries$/m);

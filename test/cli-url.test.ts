@@ -436,3 +436,23 @@ describe("a server that isn't to be trusted", () => {
     expect(coloured.stdout.replaceAll(ownColours, "")).toMatch(visible);
   });
 });
+
+describe("what waits", () => {
+  test("is said with its reasons and what to do, alike by a store and by a server", async () => {
+    const { stdout } = await onServer("runs", "start", "order", "{}", "--json");
+    const { runId } = JSON.parse(stdout) as { runId: string };
+    const isWaiting = async () => (await onServer("why", runId)).stdout.includes("the signal");
+    await vi.waitUntil(isWaiting, { timeout: 60_000, interval: 500 });
+    const why = await both("why", runId);
+    expect(why.stdout).toMatch(
+      /^run of order: pending\n1\. it waits for the signal "approved" since \S+\n/,
+    );
+    expect(why.stdout).toContain(`$ flotilla runs signal ${runId} approved\n`);
+    expect((await both("approvals")).stdout).toMatch(new RegExp(`run +order +${runId} +approved`));
+    expect((await both("runs", "show", runId)).stdout).toMatch(/why +it waits for the signal/);
+    expect(await both("why", "none")).toMatchObject({ code: 4 });
+    expect(await both("schedules", "firings", "none")).toMatchObject({ code: 4 });
+    expect((await both("throttles", "events", "none")).stdout).toBe("no changes are kept\n");
+    expect((await both("throttles", "holders", "none")).stdout).toBe("no permits are in use\n");
+  });
+});

@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
@@ -60,6 +61,34 @@ export function createStoreBus(options: StoreBusOptions): Bus {
     async close() {
       endpoint.close();
       await Promise.all([receiver.close(), sender.close()]);
+    },
+  };
+}
+
+/** A bus that is started when it is first needed: an idle process reads no envelopes. */
+export type LazyBus = {
+  /** Starts it, unless it runs. */
+  readonly start: () => Bus;
+  close(): Promise<void>;
+};
+
+export function createLazyBus(
+  create: () => Bus,
+  onStarted: (bus: Bus) => void = () => {},
+): LazyBus {
+  let started: Bus | undefined;
+  let closed = false;
+  return {
+    start() {
+      if (started) return started;
+      if (closed) throw new FlotillaError("closed", "the bus was closed");
+      started = create();
+      onStarted(started);
+      return started;
+    },
+    async close() {
+      closed = true;
+      await started?.close();
     },
   };
 }

@@ -24,6 +24,8 @@ import { sessionsCommand } from "./commands/sessions.ts";
 import { statsCommand } from "./commands/stats.ts";
 import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
+import { approvalsCommand } from "./commands/waiting/approvals.ts";
+import { whyCommand } from "./commands/waiting/why.ts";
 import { exitCodeMeanings } from "./exit-codes.ts";
 
 const after = `
@@ -31,6 +33,7 @@ Examples:
   $ flotilla dev                                  runs everything, with live counts
   $ flotilla enqueue mail '{"to":"ada"}' --wait   stores a task and waits for its result
   $ flotilla tasks list --status failed           shows what went wrong
+  $ flotilla why 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e   says why a task waits, and what to do
   $ flotilla dlq list                             groups it by error
   $ flotilla flows                                draws flows, and explains stuck runs
   $ flotilla doctor                               checks the set-up
@@ -69,12 +72,14 @@ export function createProgram(): Command {
     serveCommand,
     enqueueCommand,
     tasksCommand,
+    whyCommand,
     statsCommand,
     runsCommand,
     flowsCommand,
     sessionsCommand,
     chatCommand,
     agentsCommand,
+    approvalsCommand,
     schedulesCommand,
     dlqCommand,
     podsCommand,

@@ -1,5 +1,10 @@
+import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
+import type { Client } from "../client/client.ts";
 import type { Http } from "../client/http.ts";
+import { whyOpen } from "../tasks/inspect/blocked-by.ts";
+import { timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
+import type { Task } from "../tasks/rows.ts";
 
 /** The parameters of a request. */
 export type RequestQuery = Record<string, string | number | undefined>;
@@ -57,4 +62,34 @@ export async function unlessFinished<Status>(
     if (hasCode(error, "conflict")) return "finished";
     throw error;
   }
+}
+
+/** The task or run, once it has ended. */
+export function whenEnded<View>(
+  { tasks }: Client,
+  taskId: string,
+  { timeoutMs }: WaitOptions,
+): Promise<View> {
+  return new Promise<View>((resolve, reject) => {
+    const watched = tasks.watch(taskId);
+    const stop = watched.subscribe(() => {
+      const { status, value, error } = watched.get();
+      if (status === "ended") finish(() => resolve(value as View));
+      else if (status === "gone") finish(() => reject(error!));
+    });
+    const timedOut = async (limitMs: number): Promise<void> => {
+      const read = async () => (await tasks.get(taskId)) as unknown as Task;
+      const why = await whyOpen(systemClock, read);
+      finish(() => reject(timeoutOf(taskId, limitMs, why)));
+    };
+    const cancel =
+      timeoutMs === undefined
+        ? () => {}
+        : systemClock.after(timeoutMs, () => void timedOut(timeoutMs));
+    const finish = (settle: () => void): void => {
+      stop();
+      cancel();
+      settle();
+    };
+  });
 }

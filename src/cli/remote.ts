@@ -26,8 +26,8 @@ import type { Paused } from "../tasks/claim/pauses.ts";
 import type { LimitState } from "../tasks/concurrency/limits.ts";
 import type { EnqueueRow } from "../tasks/enqueue/each.ts";
 import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
-import { whyOpen } from "../tasks/inspect/blocked-by.ts";
-import { resultOf, timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
+import type { Verdict } from "../tasks/inspect/evidence.ts";
+import { resultOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import type {
@@ -41,13 +41,20 @@ import type {
 import type { ThrottleView } from "../throttles/shares/admin.ts";
 import { checkedFetch } from "./checked-fetch.ts";
 import { remoteDeadLetters } from "./remote-dead-letters.ts";
-import { allPages, ifFound, type RequestQuery, unlessFinished } from "./remote-requests.ts";
+import {
+  allPages,
+  ifFound,
+  type RequestQuery,
+  unlessFinished,
+  whenEnded,
+} from "./remote-requests.ts";
 import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
 
 /** What commands ask of Flotilla. A store and a server answer alike, so a command needn't know which. */
 export type Operations = Pick<
   Flotilla,
   | "agents"
+  | "approvals"
   | "audit"
   | "enqueue"
   | "enqueueEach"
@@ -199,6 +206,9 @@ export function remoteOperations({ client, http }: Remote): Operations {
         // A server of an earlier release answers without them.
         return (await ifFound(http<{ links?: Links }>("GET", path)))?.links ?? noLinks;
       },
+      why: async (taskId) =>
+        (await http<{ verdict: Verdict }>("GET", `/v1/tasks/${encodeURIComponent(taskId)}/why`))
+          .verdict,
       cancel: (taskId) => unlessFinished(client.tasks.cancel(taskId)),
       async resumeTask(taskId, body = {}) {
         await http("POST", `/v1/tasks/${encodeURIComponent(taskId)}/resume`, { body });
@@ -295,6 +305,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
       },
       upcoming: async (scheduleId) =>
         (await http<{ upcomingMs: number[] }>("GET", scheduleAt(scheduleId))).upcomingMs,
+      firings: (scheduleId, query = {}) =>
+        http("GET", `${scheduleAt(scheduleId)}/firings`, { query: query as RequestQuery }),
       put: (async ({ scheduleId, task, ...declared }: ScheduleDeclaration) =>
         scheduleCall("PUT", scheduleAt(scheduleId), {
           ...declared,
@@ -315,6 +327,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
         type Found = { throttle: ThrottleView };
         return (await ifFound(http<Found>("GET", throttleAt(name), { query })))?.throttle;
       },
+      holders: (name, query = {}) =>
+        http("GET", `${throttleAt(name)}/holders`, { query: query as RequestQuery }),
+      events: (name, query = {}) =>
+        http("GET", `${throttleAt(name)}/events`, { query: query as RequestQuery }),
       async pin(name, limit, key = {}) {
         const body = { limit, ...key };
         return (await http<{ throttle: ThrottleView }>("POST", `${throttleAt(name)}/pin`, { body }))
@@ -325,6 +341,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
         return (await http<{ throttle: ThrottleView }>("POST", path, { body })).throttle;
       },
     },
+
+    approvals: (query = {}) => http("GET", "/v1/approvals", { query: query as RequestQuery }),
 
     audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as RequestQuery }) },
 
@@ -400,34 +418,4 @@ const agentAt = (name: string) => `/v1/agents/${encodeURIComponent(name)}`;
 function withoutMaker(options: Grant): object {
   const { by: _, within: __, ...sent } = options;
   return sent;
-}
-
-/** The task or run, once it has ended. */
-function whenEnded<View>(
-  { tasks }: Client,
-  taskId: string,
-  { timeoutMs }: WaitOptions,
-): Promise<View> {
-  return new Promise<View>((resolve, reject) => {
-    const watched = tasks.watch(taskId);
-    const stop = watched.subscribe(() => {
-      const { status, value, error } = watched.get();
-      if (status === "ended") finish(() => resolve(value as View));
-      else if (status === "gone") finish(() => reject(error!));
-    });
-    const timedOut = async (limitMs: number): Promise<void> => {
-      const read = async () => (await tasks.get(taskId)) as unknown as Task;
-      const why = await whyOpen(systemClock, read);
-      finish(() => reject(timeoutOf(taskId, limitMs, why)));
-    };
-    const cancel =
-      timeoutMs === undefined
-        ? () => {}
-        : systemClock.after(timeoutMs, () => void timedOut(timeoutMs));
-    const finish = (settle: () => void): void => {
-      stop();
-      cancel();
-      settle();
-    };
-  });
 }

@@ -31,6 +31,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "tasks retry": ["operate", "none"],
   "tasks resume": ["operate", "none"],
   "tasks signal": ["operate", "none", "approve"],
+  why: ["read", "none"],
   stats: ["read of all"],
   "runs list": ["read"],
   "runs show": ["read", "none"],
@@ -53,6 +54,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "agents show": ["read", "none"],
   "agents set": ["admin", "helper", '{"url":"https://agent.example/chat"}'],
   "agents remove": ["admin", "none"],
+  approvals: ["read"],
   audit: ["admin"],
   quotas: ["read"],
   "keys list": ["admin"],
@@ -65,6 +67,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "sign-ins end": ["read", "none"],
   "schedules list": ["read of all"],
   "schedules show": ["read of all", "none"],
+  "schedules firings": ["read of all", "none"],
   "schedules add": ["admin", "nightly", "mail", "--every-ms", "86400000"],
   "schedules remove": ["admin", "none"],
   "schedules pause": ["operate all", "none"],
@@ -88,6 +91,8 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "limits unset": ["admin", "tenant/acme"],
   "throttles list": ["read of all"],
   "throttles show": ["read of all", "none"],
+  "throttles holders": ["read of all", "none"],
+  "throttles events": ["read of all", "none"],
   "throttles pin": ["admin", "none", "5"],
   "throttles unpin": ["admin", "none"],
 };
@@ -178,7 +183,7 @@ describe("the table of commands and callers, through a server", () => {
     const written = vi.mocked(process.stdout.write);
     expect(await errorOf("tenant's operator", ["tasks", "show", taskId])).toBeUndefined();
     const shown = written.mock.calls.map(([text]) => String(text)).join("");
-    expect(shown).toContain("mail is paused");
+    expect(shown).toContain('"mail" is paused');
     expect(shown).not.toContain("of all tenants");
     await server.flotilla.tasks.resume("mail");
   });

@@ -2,6 +2,7 @@ import type { Row } from "../store/database.ts";
 import {
   forUpdateSkipLocked,
   join,
+  limit,
   now,
   liveConnections,
   ownConnection,
@@ -174,6 +175,13 @@ export function podAges(): Statement {
   return sql`
     select pod_id, ${now} - last_heartbeat as age_ms, metadata
     from ${podTable} where status = 'up'`;
+}
+
+/** The pods that are up, then those that were seen last. */
+export function latestPods(count: number): Statement {
+  return sql`
+    select pod_id, status, last_heartbeat, state, metadata from ${podTable}
+    order by case when status = 'up' then 0 else 1 end, last_heartbeat desc, pod_id ${limit(count)}`;
 }
 
 export function listPods(): Statement {

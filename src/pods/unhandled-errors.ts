@@ -25,6 +25,11 @@ export function currentOrigin(): Origin["from"] | undefined {
   return origins.getStore()?.from;
 }
 
+/** The same with its log fields, which name it. */
+export function currentWork(): Pick<Origin, "from" | "fields"> | undefined {
+  return origins.getStore();
+}
+
 let watchers = 0;
 
 /**

@@ -12,6 +12,8 @@ export type LaterMark = {
   readonly signal?: string;
   /** What the payload of the signal must be, as JSON Schema. */
   readonly schema?: Json;
+  /** About when the call fails if the signal hasn't come. */
+  readonly untilMs?: number;
 };
 
 /** What a call waits for, or has waited for; undefined if its output was never to come later. */

@@ -8,7 +8,7 @@ import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { checkCodec } from "../store/codec/codec.ts";
-import { createStoreBus } from "../bus/store-bus.ts";
+import { createLazyBus, createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { createCredentials, type Credentials } from "../keys/credentials.ts";
@@ -44,9 +44,11 @@ import type { PodState } from "../tasks/run/pod-status.ts";
 import { createTasks, type Tasks, type TaskShortcuts, taskShortcuts } from "../tasks/tasks.ts";
 import { activeTrace } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
+import { type ApprovalListOptions, type ApprovalPage, createApprovals } from "./approvals.ts";
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
+import { createPermitHolders, type PermitHoldersClient } from "./permit-holders.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
 
 export type ConnectOptions = StoreOptions & {
@@ -77,7 +79,7 @@ export type Flotilla = TaskShortcuts & {
   readonly deadLetters: DeadLetters;
   readonly runs: Runs;
   readonly schedules: Schedules;
-  readonly throttles: ThrottlesClient;
+  readonly throttles: ThrottlesClient & PermitHoldersClient;
   readonly agents: StoredAgents;
   /** Keys in the store, which servers accept beside those of their config. */
   readonly keys: Keys;
@@ -96,6 +98,8 @@ export type Flotilla = TaskShortcuts & {
   readonly sessions: Sessions;
   /** The service behind the server's session routes. */
   readonly sessionService: SessionService;
+  /** Everything that waits for a person, the longest first. */
+  approvals(options?: ApprovalListOptions): Promise<ApprovalPage>;
   pods(): Promise<PodInfo[]>;
   /** How many sessions there are, and how many are active; counts up to 10,000. */
   sessionCounts(): Promise<SessionCounts>;
@@ -190,13 +194,16 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   });
   const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker, inGroup });
   const credentials = createCredentials({ ...parts, log });
-  // Created on the first call about a session, because it starts polling.
+  // Created on the first call that needs it, because it starts polling.
+  const bus = createLazyBus(() =>
+    createStoreBus({ ...parts, address: `program-${parts.ids.next()}` }),
+  );
   let localSessions: LocalSessions | undefined;
   const sessionService = lazyService(() => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
     localSessions ??= connectSessions({
       ...parts,
-      address: `program-${parts.ids.next()}`,
+      bus: bus.start(),
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
       logs: logsFor(store),
@@ -205,6 +212,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   });
   const close = async (): Promise<void> => {
     await localSessions?.stop({ waitMs: 0 });
+    await bus.close();
     await credentials.close();
     closeTasks();
     closeDeadLetters();
@@ -216,7 +224,10 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     deadLetters,
     runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
-    throttles: createThrottlesClient(parts),
+    throttles: {
+      ...createThrottlesClient(parts),
+      ...createPermitHolders({ database, bus: bus.start }),
+    },
     audit: createAudit(parts),
     quotas: createTenantCounter(parts),
     series: createSeriesReader(parts),
@@ -227,6 +238,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     credentials,
     sessions: createSessions(sessionService),
     sessionService,
+    approvals: createApprovals({ database }),
     async pods() {
       const pods = await storedPods(database);
       return pods.map(({ state, ...pod }) => ({ ...pod, state: stateOf(state) }));
@@ -253,7 +265,7 @@ function stateOf(text: unknown): PodState | null {
   }
 }
 
-type ConnectedParts = Omit<LocalSessionsParts, "journal" | "bus"> & { address: string };
+type ConnectedParts = Omit<LocalSessionsParts, "journal">;
 
 /**
  * Sessions in a process that is not a pod: the pods execute its commands. The code that runs turns is
@@ -271,7 +283,8 @@ export function sessionParts<Parts extends ConnectedParts>(
     ...parts,
     journal: createSqlJournal(parts),
     coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
-    bus: createStoreBus(parts),
+    // It is its owner's, who may have other uses for it, and closes it.
+    bus: { ...parts.bus, close: async () => {} },
     currentTrace: activeTrace,
   };
 }

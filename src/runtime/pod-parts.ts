@@ -23,6 +23,7 @@ import type { LogEvent } from "../sessions/log/ownership.ts";
 import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
+import type { PermitHoldersClient } from "./permit-holders.ts";
 import type { ThisProcess } from "./process.ts";
 import type { ThrottlesClient } from "../throttles/shares/admin.ts";
 import type { ShareEvent } from "../throttles/shares/shares.ts";
@@ -40,10 +41,11 @@ export type ThrottleEvent =
       readonly epoch: number;
     };
 
-export type PodThrottlesClient = ThrottlesClient & {
-  /** Snapshots of all throttles and keys in use on this pod. */
-  here(): LimiterSnapshot[];
-};
+export type PodThrottlesClient = ThrottlesClient &
+  PermitHoldersClient & {
+    /** Snapshots of all throttles and keys in use on this pod. */
+    here(): LimiterSnapshot[];
+  };
 
 /** Everything outside that a pod uses. Production and simulation pass their own. */
 export type PodParts = {

@@ -1,6 +1,6 @@
 import { createAuditLeader } from "../audit/leader.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { pruneStaleEnvelopes } from "../bus/store-bus.ts";
+import { createLazyBus, createStoreBus, pruneStaleEnvelopes } from "../bus/store-bus.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
@@ -34,6 +34,7 @@ import { needsCounts } from "./quota-config.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
+import { servePermits } from "./permit-holders.ts";
 import { createPodFacts, type PodFacts } from "./pod-facts.ts";
 import { createPodThrottles } from "./throttles.ts";
 
@@ -148,7 +149,13 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     leaderIndex: () => deadLetterLeader.kept,
   });
 
-  const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents });
+  // A heartbeat that is late says nothing any more.
+  const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
+  const bus = createLazyBus(
+    () => createStoreBus({ ...parts, address: podId, mayHaveEnvelopes }),
+    (started) => void servePermits(started, { throttles: throttles.registry, clock }),
+  );
+  const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents, bus: bus.start });
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
   const facts = createPodFacts({
     ...parts,
@@ -177,7 +184,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   let prunedMs = clock.monotonic();
   /** Deletes envelopes that were never received, such as those to a process that is gone. */
   const pruneBus = (): void => {
-    if (!settings.sessions || clock.monotonic() - prunedMs < pruneBusMs) return;
+    const mayBeSome = settings.sessions !== false || noEnvelopesMs === -Infinity;
+    if (!mayBeSome || clock.monotonic() - prunedMs < pruneBusMs) return;
     prunedMs = clock.monotonic();
     void pruneStaleEnvelopes(database);
   };
@@ -212,6 +220,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     hasSessions ||= filled.has(sessionLogs);
     noEnvelopesMs = filled.has(envelopes) ? -Infinity : seen.atMs;
     if (hasSessions) sessions?.wake();
+    if (filled.has(envelopes)) bus.start();
     if (passing) return;
     passStartedMs = clock.monotonic();
     passing = lead.pass(liveness).finally(() => {
@@ -274,6 +283,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await throttles.stop();
     await facts.stop();
     await endHeartbeat();
+    await bus.close();
     leaving.abort();
     await leftovers;
     await outbox?.close();
@@ -304,12 +314,9 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     const runsSuspectTask = () => worker.hasSuspect;
     const podsSeen = () =>
       [...liveness.pods.values()].map(({ podId: id, status }) => `${id} ${status}`).join();
-    // A heartbeat that is late says nothing any more.
-    const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
-    const seen = { podsSeen, mayHaveEnvelopes };
-    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, ...seen };
+    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, podsSeen };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own, countsTenants };
-    sessions = startOnFirstUse(() => startSessions(sessionParts));
+    sessions = startOnFirstUse(() => startSessions({ ...sessionParts, bus: bus.start() }));
     if (hasSessions) sessions.wake();
   }
   log.info({ pod: podId, names: [...handlers.keys()], slots: settings.slots }, "pod started");
@@ -337,6 +344,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await passing;
     await facts.stop();
     await endHeartbeat();
+    await bus.close();
     await leaveFleet(database, podId);
     log.info({ pod: podId }, "pod stopped");
   };

@@ -1,6 +1,7 @@
 import { ROOT_CONTEXT, SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { FlotillaError } from "../base/errors.ts";
 import type { Prices } from "../base/usage.ts";
+import type { Bus } from "../bus/bus.ts";
 import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
 import { factsOfSpec } from "../sessions/agents/agent.ts";
@@ -33,8 +34,7 @@ type PodSessionsParts = Pick<
   prices?: Prices;
   /** The pods that the last heartbeat has seen, as text. */
   podsSeen?: () => string;
-  /** False if the last heartbeat has seen no envelope of the bus. */
-  mayHaveEnvelopes?: () => boolean;
+  bus: Bus;
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;
@@ -62,7 +62,7 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
     allowPrivate: parts.privateAgents,
   });
   void warnOfShadowed({ database, log, code: agents });
-  const shared = sessionParts({ ...parts, address: podId });
+  const shared = sessionParts(parts);
   return createLocalSessions(shared, {
     podId,
     host: thisProcess?.host ?? null,

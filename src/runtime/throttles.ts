@@ -1,4 +1,6 @@
 import { createSharedRun } from "../base/semaphore.ts";
+import type { Bus } from "../bus/bus.ts";
+import { createPermitHolders } from "./permit-holders.ts";
 import { createThrottlesClient } from "../throttles/shares/admin.ts";
 import { createFleetLearning } from "../throttles/shares/fleet-learning.ts";
 import { createShares } from "../throttles/shares/shares.ts";
@@ -31,6 +33,7 @@ export function createPodThrottles(
     onEvent: (event: ThrottleEvent) => void;
     handlers: ReadonlyMap<string, TaskHandler>;
     agents: ReadonlyMap<string, AgentSpec>;
+    bus: () => Bus;
   },
 ): PodThrottles {
   const { clock, random, thisProcess, onEvent } = parts;
@@ -60,6 +63,7 @@ export function createPodThrottles(
     registry,
     client: {
       ...createThrottlesClient(parts),
+      ...createPermitHolders(parts),
       here: () => registry.all().map((limiter) => limiter.snapshot()),
     },
     learn() {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { planning, planningOnSqlite } from "../store/contract/planning.ts";
-import { getSchedules, insertFired, readDue, moveSchedules } from "./sql.ts";
+import { getSchedules, insertFired, listFirings, readDue, moveSchedules } from "./sql.ts";
 
 const task = {
   taskId: "t",
@@ -29,6 +29,7 @@ const hot = {
   moveSchedules: moveSchedules([move]),
   insertFired: insertFired([move]),
   getSchedules: getSchedules(["s"]),
+  listFirings: listFirings("s", { before: "t", count: 51 }),
 };
 
 describe("however many schedules there are, they are found by an index", () => {

@@ -25,6 +25,7 @@ import {
   entryOfChange,
   fireSchedule,
   getSchedules,
+  listFirings,
   listSchedules,
   pauseSchedule,
   putSchedule,
@@ -34,6 +35,7 @@ import {
 } from "./sql.ts";
 import { timesOf } from "./times.ts";
 import type { TaskContract } from "../tasks/model.ts";
+import type { TaskStatus } from "../tasks/rows.ts";
 
 export type SchedulePage = { readonly schedules: Schedule[]; readonly next: string | null };
 
@@ -58,6 +60,8 @@ export type Schedules = {
   list(options?: ScheduleListOptions): Promise<SchedulePage>;
   /** Its next times, in milliseconds since 1970: 5 by default. */
   upcoming(scheduleId: string, count?: number): Promise<number[]>;
+  /** The tasks that it has made, newest first, as long as they are kept. */
+  firings(scheduleId: string, options?: ScheduleListOptions): Promise<FiringPage>;
   /** Stops firing until it is resumed. */
   pause(scheduleId: string): Promise<Schedule>;
   /** Continues with the next time from now; times during the pause are skipped. */
@@ -67,6 +71,26 @@ export type Schedules = {
   /** Returns whether it existed. The tasks that it has created stay. */
   remove(scheduleId: string): Promise<boolean>;
 };
+
+/** A task that a schedule has made. */
+export type ScheduleFiring = {
+  readonly taskId: string;
+  readonly name: string;
+  readonly tenant: string;
+  /** How it stands, or how it has ended. */
+  readonly status: TaskStatus;
+  /** The time of the schedule that it was made for; null if it was fired by hand. */
+  readonly scheduledAtMs: number | null;
+  readonly createdAtMs: number;
+  /** How much later than its time it was made; null if it was fired by hand. */
+  readonly lagMs: number | null;
+  /** When it ended; null while it hasn't. */
+  readonly endedAtMs: number | null;
+  /** Attempts that have failed. */
+  readonly failures: number;
+};
+
+export type FiringPage = { readonly firings: ScheduleFiring[]; readonly next: string | null };
 
 export type SchedulesParts = {
   database: Database;
@@ -180,6 +204,20 @@ export function createSchedules(parts: SchedulesParts): Schedules {
         next = times.next(next);
       }
       return upcoming;
+    },
+    async firings(scheduleId, options = {}) {
+      checkScheduleId(scheduleId);
+      checkOptions("schedules.firings", options, ["cursor", "limit"]);
+      const { cursor: before, limit = 100 } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const rows = await database.read(listFirings(scheduleId, { before, count: limit + 1 }));
+      // The schedule may be removed while its tasks are kept.
+      if (rows.length === 0) await found(scheduleId);
+      const page = rows.slice(0, limit);
+      // A task that is being deleted at this moment has a link and no row.
+      const firings = page.filter((row) => row["status"] !== null).map(toFiring);
+      const hasMorePages = rows.length > limit;
+      return { firings, next: hasMorePages ? (page.at(-1)!["task_id"] as string) : null };
     },
     pause: (scheduleId) => change(scheduleId, 1, pauseSchedule),
     resume: (scheduleId) => change(scheduleId, 0, resumeSchedule),
@@ -307,6 +345,24 @@ export function checkSchedules(declared: unknown): asserts declared is ScheduleD
 /** What the audit says of a schedule: nothing of its payload. */
 function factsOf({ name, pattern, zone, missed }: Row | Definition): string {
   return JSON.stringify({ name, pattern, zone, missed });
+}
+
+function toFiring(row: Row): ScheduleFiring {
+  const createdAtMs = Number(row["created_at"]);
+  const scheduledAtMs = row["scheduled_at"] === null ? null : Number(row["scheduled_at"]);
+  const status = row["status"] as TaskStatus;
+  const isOpen = status === "pending" || status === "claimed";
+  return {
+    taskId: row["task_id"],
+    name: row["name"],
+    tenant: row["tenant"],
+    status,
+    scheduledAtMs,
+    createdAtMs,
+    lagMs: scheduledAtMs === null ? null : createdAtMs - scheduledAtMs,
+    endedAtMs: isOpen ? null : Number(row["last_update"]),
+    failures: Number(row["retry_count"]),
+  };
 }
 
 function byId(rows: readonly Row[]): Map<string, Row> {

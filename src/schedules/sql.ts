@@ -19,6 +19,7 @@ import {
 
 const schedules = table("schedule");
 const tasks = table("task");
+const links = table("link");
 
 /**
  * Moves a schedule on from the state that was read, and creates the tasks of the times that passed.
@@ -224,6 +225,25 @@ export function entryOfChange(
     ...(before !== undefined && { before }),
     after,
   });
+}
+
+/**
+ * The tasks that a schedule has made and that are kept, newest first. Their ids are in the order in which
+ * they were made.
+ */
+export function listFirings(
+  scheduleId: string,
+  { before, count }: { before: string | undefined; count: number },
+): Statement {
+  const below = before === undefined ? sql`` : sql`and link.to_id < ${before}`;
+  return sql`
+    select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+      task.created_at, task.last_update, task.retry_count
+    from (select link.to_id from ${links} link
+      where link.from_id = ${scheduleId} and link.what = 'schedule' ${below}
+      order by link.to_id desc ${limit(count)}) link
+    left join ${tasks} task on task.task_id = link.to_id
+    order by link.to_id desc`;
 }
 
 /** The first answer has the row if it existed. */

@@ -16,6 +16,8 @@ import { sessionSpecs } from "./api/sessions.schema.ts";
 import { taskSpecs } from "./api/tasks.schema.ts";
 import { throttleSpecs } from "./api/throttles.schema.ts";
 import { turnSpecs } from "./api/turns.schema.ts";
+import { approvalSpecs } from "./api/waiting/approvals.schema.ts";
+import { whySpecs } from "./api/waiting/why.schema.ts";
 import type { Access } from "./auth/caller.ts";
 import { watchSpecs } from "./watch/watch.schema.ts";
 import { statusOf } from "./errors.ts";
@@ -217,6 +219,7 @@ function components(): Record<string, JsonObject> {
 /** The specs of all routes. */
 export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(taskSpecs),
+  ...Object.values(whySpecs),
   ...Object.values(runSpecs),
   ...Object.values(scheduleSpecs),
   ...Object.values(deadLetterSpecs),
@@ -224,6 +227,7 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(throttleSpecs),
   ...Object.values(agentSpecs),
   ...Object.values(auditSpecs),
+  ...Object.values(approvalSpecs),
   ...Object.values(sessionSpecs),
   ...Object.values(turnSpecs),
   ...Object.values(keySpecs),

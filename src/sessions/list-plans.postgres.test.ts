@@ -1,9 +1,16 @@
 import { describe, expect, test } from "vitest";
 import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import type { Statement } from "../store/sql.ts";
-import { busySessionsBelow, readInboxRows, readSessions, sessionsBelow } from "./sql.ts";
+import {
+  busySessionsBelow,
+  readInboxRows,
+  readSessions,
+  sessionsAwaiting,
+  sessionsBelow,
+} from "./sql.ts";
 
 const window = { before: { activeAtMs: 9_000, sessionId: "s5" }, count: 51 };
+const waiting = { tenant: undefined, count: 51 };
 const inbox = { tenant: "t", user: "u1", limit: 100, maxConsidered: 5_000, maxCounted: 1_000 };
 
 const statements: Record<string, Statement> = {
@@ -13,6 +20,11 @@ const statements: Record<string, Statement> = {
   "a page of a user's": sessionsBelow("t", { user: "u1", status: "active" }, window),
   "what is busy": busySessionsBelow("t", { state: "catching_up" }, window),
   "what is busy of a user's": busySessionsBelow("t", { state: "compacting", user: "u" }, window),
+  "what waits for a person": sessionsAwaiting({ sinceMs: 5, id: "s" }, waiting),
+  "what of a tenant waits for a person": sessionsAwaiting(
+    { sinceMs: 5, id: "s" },
+    { ...waiting, tenant: "t" },
+  ),
   "an inbox": readInboxRows(inbox),
   "a part of an inbox": readInboxRows({ ...inbox, only: ["s1", "s2"] }),
 };

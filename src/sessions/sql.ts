@@ -148,6 +148,26 @@ export function readInboxRows(query: InboxQuery): Statement {
     order by shown.active_at desc, shown.session_id desc`;
 }
 
+/** A position in the order of approvals: the longest waiting first. */
+export type ApprovalCursor = { readonly sinceMs: number; readonly id: string };
+
+/**
+ * The next sessions with calls that wait for a person, the longest waiting first. One that a pod of an
+ * earlier release has gone on with since isn't found.
+ */
+export function sessionsAwaiting(
+  after: ApprovalCursor,
+  { tenant, count }: { tenant: string | undefined; count: number },
+): Statement {
+  const ofTenant = tenant === undefined ? sql`` : sql`and tenant = ${tenant}`;
+  return sql`
+    select session_id, tenant, agent, header, approval_since from ${sessions}
+    where approval_since is not null ${ofTenant}
+      and (approval_since, session_id) > (${after.sinceMs}, ${after.id})
+      and status = 'active' and approval_seq = last_seq
+    order by approval_since, session_id ${limit(count)}`;
+}
+
 function ofUser({ user }: SessionFilter): Statement {
   if (user === undefined) return sql``;
   return sql`and exists (select 1 from ${members} member

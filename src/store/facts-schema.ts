@@ -49,6 +49,40 @@ const failureGroups: readonly Statement[] = [
   )`,
 ];
 
+/** How the bounds of throttles have changed. */
+const throttleEvents: readonly Statement[] = [
+  // One row for each change of a bound or a breaker, the newest thousand of each throttle and key. Pods of
+  // the version before write none. `bound_before` is null for the first; `actor` has pinned or unpinned it.
+  sql`create table ${table("throttle_event")} (
+    name ${keyText} not null,
+    key ${keyText} not null default '',
+    seq bigint not null,
+    at bigint not null default (${defaultNow}),
+    cause text not null,
+    bound_before integer,
+    bound integer not null,
+    epoch bigint not null,
+    breaker text not null default 'closed',
+    actor text,
+    primary key (name, key, seq)
+  )`,
+];
+
+/** Which sessions wait for a person. */
+const sessionApprovals: readonly Statement[] = [
+  // Since when and until when calls of the session wait for a person, and the tool of the first; null where
+  // none does. `approval_seq` is the entry up to which that is known: a pod of the version before stores
+  // entries and leaves these columns as they are.
+  sql`alter table ${table("session")} add column approval_since bigint`,
+  sql`alter table ${table("session")} add column approval_until bigint`,
+  sql`alter table ${table("session")} add column approval_tool text`,
+  sql`alter table ${table("session")} add column approval_seq bigint`,
+  sql`create index ${index("session_approval")}
+    on ${table("session")} (approval_since, session_id) where approval_since is not null`,
+  sql`create index ${index("session_approval_tenant")}
+    on ${table("session")} (tenant, approval_since, session_id) where approval_since is not null`,
+];
+
 /**
  * What pages about the fleet are drawn from. Columns may be null, because pods of the version before
  * write to the same rows.
@@ -60,4 +94,6 @@ export const facts: readonly Statement[] = [
   sql`alter table ${table("task")} add column started_at bigint`,
   ...series,
   ...failureGroups,
+  ...throttleEvents,
+  ...sessionApprovals,
 ];

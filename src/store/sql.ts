@@ -37,6 +37,7 @@ export type TableName =
   | "task_dependency"
   | "tenant_count"
   | "throttle"
+  | "throttle_event"
   | "throttle_report"
   | "token_revocation"
   | "turn"

@@ -53,7 +53,9 @@ import {
   readNoWorker,
   readWaiting,
 } from "./inspect/blocked-by.ts";
+import type { Verdict } from "./inspect/evidence.ts";
 import { createWaitFor, type WaitOptions } from "./inspect/wait-for.ts";
+import { createWhy, type WhyOptions } from "./inspect/why.ts";
 import { toTasks } from "./dependencies.ts";
 import type { TaskContract } from "./model.ts";
 
@@ -164,6 +166,8 @@ export type Tasks = Pauses &
     events(taskId: string, options?: TaskEventsOptions): Promise<TaskEvent[]>;
     /** The stored steps of a task, in the order in which they were stored. */
     steps(taskId: string, options?: TaskEventsOptions): Promise<StepEntry[]>;
+    /** Why a task or run waits, where it runs, or how it has ended: the reasons, the first one first. */
+    why(taskId: string, options?: WhyOptions): Promise<Verdict>;
     /** What started a task or run, and the first tasks that it has started. */
     links(taskId: string): Promise<Links>;
     /** A page, newest first. It searches no further than a page may, whatever the filter. */
@@ -258,6 +262,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
         options,
       );
     },
+    why: createWhy({ database, workers }),
     links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
       checkOptions("list", options, [...taskFilterNames, ...listPageNames]);

@@ -1,8 +1,9 @@
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
+import { currentWork } from "../pods/unhandled-errors.ts";
 import { isResponse } from "./classify.ts";
 import type { ThrottleDeclaration } from "./declaration.ts";
 import type { Limiter } from "./limiter/limiter.ts";
-import type { AcquireOptions, ThrottledCall, HeldPermit } from "./limiter/permit.ts";
+import type { AcquireOptions, ThrottledCall, HeldPermit, PermitWork } from "./limiter/permit.ts";
 import {
   unlockPermit,
   type OuterPermit,
@@ -59,8 +60,17 @@ export function acquirePermit(
   const scope = currentScope();
   const limiter = limiterFor(scope, declared, key, options);
   if (limiter instanceof Error) return Promise.reject(limiter);
+  const work = currentWork();
   const claimPermit = beginClaimPermit(scope, limiter, options.signal);
-  return claimPermit ? Promise.resolve(claimPermit) : limiter.acquire(withPriority(scope, options));
+  const acquired = claimPermit
+    ? Promise.resolve(claimPermit)
+    : limiter.acquire(withPriority(scope, options));
+  return work === undefined ? acquired : acquired.then((permit) => heldBy(permit, work));
+}
+
+function heldBy(permit: HeldPermit, work: PermitWork): HeldPermit {
+  permit.work = work;
+  return permit;
 }
 
 /** The permit that this code's task was claimed with, for its first call. */
@@ -82,6 +92,7 @@ function callWithPermit<Result>(
   fn: Fn<Result>,
   settle: SettlePermit<Result>,
 ): Promise<Result> {
+  permit.work ??= currentWork();
   return new Promise((resolve, reject) => {
     permit.onTakenBack = reject;
     const held: OuterPermit = { limiter, permit, outer: scope.held, lockWaiters: undefined };

@@ -87,5 +87,10 @@ select pod_id, metadata from flotilla.pod where status = 'up'
 select pod_id, now_ms() - last_heartbeat as age_ms, metadata
 from flotilla.pod where status = 'up'
 
+-- src/pods/sql.ts: latestPods
+select pod_id, status, last_heartbeat, state, metadata from flotilla.pod
+order by case when status = 'up' then 0 else 1 end, last_heartbeat desc, pod_id limit cast($1 as integer)
+-- values: [100]
+
 -- src/pods/sql.ts: listPods
 select * from flotilla.pod order by started_at, pod_id

@@ -19,6 +19,7 @@ export const podStatements: RoomStatements = {
     knownPods: () => pods.knownPods(),
     livePods: () => pods.livePods(),
     podAges: () => pods.podAges(),
+    latestPods: () => pods.latestPods(100),
     listPods: () => pods.listPods(),
   }),
 };

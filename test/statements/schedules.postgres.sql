@@ -79,6 +79,25 @@ select *, (select count(*) from listed) as found from flotilla.schedule where sc
 order by schedule_id
 -- values: ["",11,10,1048576]
 
+-- src/schedules/sql.ts: listFirings
+select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+  task.created_at, task.last_update, task.retry_count
+from (select link.to_id from flotilla.link link
+  where link.from_id = $1 and link.what = 'schedule'
+  order by link.to_id desc limit cast($2 as integer)) link
+left join flotilla.task task on task.task_id = link.to_id
+order by link.to_id desc
+-- values: ["nightly",51]
+
+select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+  task.created_at, task.last_update, task.retry_count
+from (select link.to_id from flotilla.link link
+  where link.from_id = $1 and link.what = 'schedule' and link.to_id < $2
+  order by link.to_id desc limit cast($3 as integer)) link
+left join flotilla.task task on task.task_id = link.to_id
+order by link.to_id desc
+-- values: ["nightly","task-9",51]
+
 -- src/schedules/sql.ts: pauseSchedule
   update flotilla.schedule set paused = 1, last_update = case when flotilla.schedule.last_update < now_ms() then now_ms()
 else flotilla.schedule.last_update + 1 end, mark = $1

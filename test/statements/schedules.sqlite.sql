@@ -79,6 +79,25 @@ select *, (select count(*) from listed) as found from flotilla_schedule where sc
 order by schedule_id
 -- values: ["",11,10,1048576]
 
+-- src/schedules/sql.ts: listFirings
+select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+  task.created_at, task.last_update, task.retry_count
+from (select link.to_id from flotilla_link link
+  where link.from_id = ? and link.what = 'schedule'
+  order by link.to_id desc limit cast(? as integer)) link
+left join flotilla_task task on task.task_id = link.to_id
+order by link.to_id desc
+-- values: ["nightly",51]
+
+select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+  task.created_at, task.last_update, task.retry_count
+from (select link.to_id from flotilla_link link
+  where link.from_id = ? and link.what = 'schedule' and link.to_id < ?
+  order by link.to_id desc limit cast(? as integer)) link
+left join flotilla_task task on task.task_id = link.to_id
+order by link.to_id desc
+-- values: ["nightly","task-9",51]
+
 -- src/schedules/sql.ts: pauseSchedule
   update flotilla_schedule set paused = 1, last_update = case when flotilla_schedule.last_update < now_ms() then now_ms()
 else flotilla_schedule.last_update + 1 end, mark = ?

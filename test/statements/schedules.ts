@@ -38,6 +38,10 @@ export const scheduleStatements: RoomStatements = {
     ],
     getSchedules: () => schedules.getSchedules(["nightly"]),
     listSchedules: () => schedules.listSchedules("", 10),
+    listFirings: () => [
+      schedules.listFirings("nightly", { before: undefined, count: 51 }),
+      schedules.listFirings("nightly", { before: "task-9", count: 51 }),
+    ],
     pauseSchedule: () => schedules.pauseSchedule(seen, "mark-1"),
     resumeSchedule: () => schedules.resumeSchedule(seen, "mark-1"),
     removeSchedule: () => schedules.removeSchedule(seen, "{}", entry),

@@ -49,6 +49,21 @@ where member.session_id = session.session_id and member.user_id = $4)
 order by active_at + 0 desc, (session_id || '') desc limit cast($5 as integer)
 -- values: ["default",9,"session-9","ada",10]
 
+-- src/sessions/sql.ts: sessionsAwaiting
+select session_id, tenant, agent, header, approval_since from flotilla.session
+where approval_since is not null
+  and (approval_since, session_id) > ($1, $2)
+  and status = 'active' and approval_seq = last_seq
+order by approval_since, session_id limit cast($3 as integer)
+-- values: [5,"session-1",51]
+
+select session_id, tenant, agent, header, approval_since from flotilla.session
+where approval_since is not null and tenant = $1
+  and (approval_since, session_id) > ($2, $3)
+  and status = 'active' and approval_seq = last_seq
+order by approval_since, session_id limit cast($4 as integer)
+-- values: ["acme",5,"session-1",51]
+
 -- src/sessions/sql.ts: readInboxRows
 select shown.session_id, shown.header, (select read_seq from flotilla.session_user member
 where member.session_id = shown.session_id and member.user_id = $1) as read_seq,
@@ -354,6 +369,49 @@ set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_offset = excluded.last_offset , bytes = excluded.bytes
 where flotilla.session.last_offset < excluded.last_offset
 -- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{0}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla.session_log.log_id = any(array(
+select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id for update))
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log join (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{\"record-8\"}","{1}","{2}"]
+
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, log_id)) fresh
+where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($10::bigint[], $11::text[], $12::bigint[], $13::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, approval_since, approval_until, approval_tool collate "C" as approval_tool, approval_seq, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, approval_since, approval_until, approval_tool, approval_seq, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($16::bigint[], $17::text[], $18::bigint[], $19::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , approval_since = excluded.approval_since,
+  approval_until = excluded.approval_until, approval_tool = excluded.approval_tool,
+  approval_seq = excluded.approval_seq
+where flotilla.session.last_offset < excluded.last_offset
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\"}","{1}","{2}","{8}","{null}","{null}","{null}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log order by log_id

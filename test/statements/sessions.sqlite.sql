@@ -49,6 +49,21 @@ where member.session_id = session.session_id and member.user_id = ?)
 order by active_at + 0 desc, (session_id || '') desc limit cast(? as integer)
 -- values: ["default",9,"session-9","ada",10]
 
+-- src/sessions/sql.ts: sessionsAwaiting
+select session_id, tenant, agent, header, approval_since from flotilla_session
+where approval_since is not null
+  and (approval_since, session_id) > (?, ?)
+  and status = 'active' and approval_seq = last_seq
+order by approval_since, session_id limit cast(? as integer)
+-- values: [5,"session-1",51]
+
+select session_id, tenant, agent, header, approval_since from flotilla_session
+where approval_since is not null and tenant = ?
+  and (approval_since, session_id) > (?, ?)
+  and status = 'active' and approval_seq = last_seq
+order by approval_since, session_id limit cast(? as integer)
+-- values: ["acme",5,"session-1",51]
+
 -- src/sessions/sql.ts: readInboxRows
 select shown.session_id, shown.header, (select read_seq from flotilla_session_user member
 where member.session_id = shown.session_id and member.user_id = ?) as read_seq,
@@ -354,6 +369,49 @@ set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_offset = excluded.last_offset , bytes = excluded.bytes
 where flotilla_session.last_offset < excluded.last_offset
 -- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,0,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+where log_id = to_log and incarnation = in_incarnation and term = in_term
+  and ((log_offset = from_offset and record_id = from_record)
+    or (log_offset = from_offset + 1 and record_id = to_record))
+  and flotilla_session_log.log_id in (
+select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
+  on wanted.log_id = head.log_id and wanted.term = head.term
+order by head.log_id )
+returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
+-- instead of returning:
+select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log join (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
+  on log_id = to_log and term = in_term and log_offset = from_offset + 1
+    and record_id = to_record
+-- values: ["[[1,\"first\",2,7,\"record-7\",\"record-8\"]]","[[1,2]]"]
+
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as log_id from jsonb_each(?)) fresh
+where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as approval_since, value ->> 11 as approval_until, value ->> 12 as approval_tool, value ->> 13 as approval_seq, value ->> 14 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , approval_since = excluded.approval_since,
+  approval_until = excluded.approval_until, approval_tool = excluded.approval_tool,
+  approval_seq = excluded.approval_seq
+where flotilla_session.last_offset < excluded.last_offset
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\",1,2,8,null,null,null,null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log order by log_id

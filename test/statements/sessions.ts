@@ -107,6 +107,7 @@ const counted: Changes = {
   ...plain,
   tenants: [{ tenant: "default", sessions: 0, turns: 1, bytes: 200 }],
 };
+const waiting: Changes = { ...plain, headers: [{ ...header, approvals: { seq: 2, calls: [] } }] };
 const before = { activeAtMs: 9, sessionId: "session-9" };
 const filter = { agent: "helper", status: "active", state: "idle" } as const;
 const inbox = { tenant: "default", user: "ada", limit: 10, maxConsidered: 100, maxCounted: 50 };
@@ -125,6 +126,10 @@ export const sessionStatements: RoomStatements = {
     ],
     busySessionsBelow: () =>
       sessions.busySessionsBelow("default", { user: "ada" }, { before, count: 10 }),
+    sessionsAwaiting: () => [
+      sessions.sessionsAwaiting({ sinceMs: 5, id: "session-1" }, { tenant: undefined, count: 51 }),
+      sessions.sessionsAwaiting({ sinceMs: 5, id: "session-1" }, { tenant: "acme", count: 51 }),
+    ],
     readInboxRows: () => [
       sessions.readInboxRows(inbox),
       sessions.readInboxRows({ ...inbox, only: ["session-1"] }),
@@ -135,6 +140,7 @@ export const sessionStatements: RoomStatements = {
       records.storeRecords([{ at: head, recordId: "record-8", changes: plain }]),
       records.storeRecords([{ at: head, recordId: "record-8", changes: full }]),
       records.storeRecords([{ at: head, recordId: "record-8", changes: counted }]),
+      records.storeRecords([{ at: head, recordId: "record-8", changes: waiting }]),
     ],
   }),
   "src/sessions/log/sql/heads.ts": sqlFile(heads, {

@@ -2224,10 +2224,135 @@ select status, flow_version, case when exists (select 1 from flotilla.task_signa
       from flotilla.task where task_id = $3
 -- values: ["task-1","signal-1","task-1"]
 
+-- src/tasks/sql/signals.ts: listAwaiting
+select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla.task
+    where status = 'pending' and parked = 5 order by name limit cast($1 as integer)) without_limit
+  union all
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla.task
+    where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) with_limit) waiting
+where awaits is not null and awaits not like '%/'
+  and (since_at, task_id) > ($3, $4)
+order by since_at, task_id limit cast($5 as integer)
+-- values: [20000,20000,5,"run-1",51]
+
+select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla.task
+    where status = 'pending' and parked = 5 order by name limit cast($1 as integer)) without_limit
+  union all
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla.task
+    where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) with_limit) waiting
+where awaits is not null and awaits not like '%/' and tenant = $3
+  and (since_at, task_id) > ($4, $5)
+order by since_at, task_id limit cast($6 as integer)
+-- values: [20000,20000,"acme",5,"run-1",51]
+
+-- src/tasks/sql/signals.ts: hasMoreAwaiting
+select case when exists (
+select 1 from flotilla.task where status = 'pending' and parked = 5 order by name limit 1 offset 20000) or exists (
+select 1 from flotilla.task where status = 'pending' and parked = 1 order by run_at limit 1 offset 20000)
+  then 1 else 0 end as more
+
 -- src/tasks/sql/signals.ts: firstSignal
 select signal_id, payload from flotilla.task_signal
 where task_id = $1 and name in ($2, $3) and taken = 0 order by seq limit 1
 -- values: ["run-1","paid","refused"]
+
+-- src/tasks/sql/why.ts: readStanding
+select task_id, tenant, name, status, priority, parked, depends, limited, run_at, created_at,
+  last_update, advanced_at, scheduled_at, retry_count, max_attempts, snoozes, deaths,
+  claimed_by, cancel_requested, concurrency_key, blocked_by, awaits, waiting, set_aside,
+  set_aside_version, flow_version, task_version, claim_token, now_ms() as now_at,
+  case when exists (select 1 from flotilla.step_journal step
+    where step.owner_id = flotilla.task.task_id and step.kind = 'wait') then 1 else 0 end as has_wait,
+  case when status = 'claimed' and exists (select 1 from flotilla.pod holder
+where holder.pod_id = flotilla.task.claimed_by and flotilla.task.claim_call < 0 and holder.begun_call >= 0
+  and (-flotilla.task.claim_call > holder.begun_call
+    or -flotilla.task.claim_call = holder.begun_call and flotilla.task.task_id > holder.begun_task)) then 1 else 0 end as held_back
+from flotilla.task where task_id = $1
+-- values: ["task-1"]
+
+-- src/tasks/sql/why.ts: readLateness
+select type, at, attempt, pod_id,
+  case when type in ('retry', 'snoozed', 'error', 'park') and coalesce(octet_length(detail), 0) <= $1
+    then detail end as detail
+from flotilla.task_event where task_id = $2 order by seq desc limit cast($3 as integer)
+-- values: [20000,"task-1",5]
+
+-- src/tasks/sql/why.ts: readDependencyStates
+select task_id, name, status, tenant, is_child, claimed_by, count(*) over () as all_tasks,
+  sum(case when case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end = 0 then 1 else 0 end) over () as failed_tasks,
+  sum(case when case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end = 1 then 1 else 0 end) over () as open_tasks
+from (
+  select wait.dependency_id as task_id, wait.place, dependency.name, dependency.status,
+    dependency.tenant, dependency.claimed_by,
+    case when dependency.parent_id = $1 then 1 else 0 end as is_child
+  from (select dependency_id, place from flotilla.task_dependency
+    where dependent_id = $2 limit cast($3 as integer)) wait
+  left join flotilla.task dependency on dependency.task_id = wait.dependency_id) known
+order by case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end, place, task_id limit cast($4 as integer)
+-- values: ["task-1","task-1",10000,100]
+
+-- src/tasks/sql/why.ts: readSlotHolders
+select task_id, name, tenant, claimed_by, since_at from (
+  select task_id, name, tenant, claimed_by, last_update as since_at
+  from flotilla.task where status = 'claimed' and concurrency_key between $1 and $2 limit cast($3 as integer)) held
+order by since_at, task_id limit cast($4 as integer)
+-- values: ["key/mail/acme","key/mail/acme",1000,20]
+
+select task_id, name, tenant, claimed_by, since_at from (
+  select task_id, name, tenant, claimed_by, last_update as since_at
+  from flotilla.task where status = 'claimed' and limited = 1 and tenant <> 'default'
+      and tenant between $1 and $2 limit cast($3 as integer)) held
+order by since_at, task_id limit cast($4 as integer)
+-- values: ["acme","acme",1000,20]
+
+-- src/tasks/sql/why.ts: countHeld
+select pod.pod_id, (select count(*) from (
+  select 1 from flotilla.task task
+  where task.status = 'claimed' and task.claimed_by = pod.pod_id
+  order by task.claim_call limit cast($1 as integer)) held) as held
+from (select pod_id collate "C" as pod_id from unnest($2::text[]) as each_row (pod_id)) pod
+-- values: [10000,"{\"pod-1\"}"]
+
+-- src/tasks/sql/why.ts: countAhead
+select (select count(*) from (
+select 1 from flotilla.task where name = $1 and status = 'pending' and parked = 0 and deaths < 2 and priority > $2
+order by priority desc, created_at, task_id limit cast($3 as integer)) higher) + (select count(*) from (
+  select 1 from flotilla.task where name = $4 and status = 'pending' and parked = 0 and deaths < 2 and (created_at, task_id) < ($5, $6) and priority = $7
+  order by priority desc, created_at, task_id limit cast($8 as integer)) earlier) as ahead
+-- values: ["mail",1,10000,"mail",100,"task-1",1,10000]
+
+select  (select count(*) from (
+  select 1 from flotilla.task where name = $1 and status = 'pending' and parked = 0 and deaths >= 2 and (created_at, task_id) < ($2, $3)
+  order by created_at, task_id limit cast($4 as integer)) earlier) as ahead
+-- values: ["mail",100,"task-1",10000]
+
+select (select count(*) from (
+select 1 from flotilla.task where name = $1 and tenant = $2 and status = 'pending' and parked = 4 and deaths < 2 and priority > $3
+order by priority desc, created_at, task_id limit cast($4 as integer)) higher) + (select count(*) from (
+  select 1 from flotilla.task where name = $5 and tenant = $6 and status = 'pending' and parked = 4 and deaths < 2 and (created_at, task_id) < ($7, $8) and priority = $9
+  order by priority desc, created_at, task_id limit cast($10 as integer)) earlier) as ahead
+-- values: ["mail","acme",1,10000,"mail","acme",100,"task-1",1,10000]
+
+select  (select count(*) from (
+  select 1 from flotilla.task where name = $1 and status = 'pending' and parked = 4 and deaths >= 2 and (created_at, task_id) < ($2, $3)
+  order by created_at, task_id limit cast($4 as integer)) earlier) as ahead
+-- values: ["mail",100,"task-1",10000]
+
+select (select count(*) from (
+select 1 from flotilla.task where blocked_by = $1 and status = 'pending' and parked = 3 and priority > $2
+order by priority desc, created_at, task_id limit cast($3 as integer)) higher) + (select count(*) from (
+  select 1 from flotilla.task where blocked_by = $4 and status = 'pending' and parked = 3 and (created_at, task_id) < ($5, $6) and priority = $7
+  order by priority desc, created_at, task_id limit cast($8 as integer)) earlier) as ahead
+-- values: ["key/mail/acme",1,10000,"key/mail/acme",100,"task-1",1,10000]
 
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla.step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)

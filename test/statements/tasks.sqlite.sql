@@ -2212,10 +2212,135 @@ select status, flow_version, case when exists (select 1 from flotilla_task_signa
       from flotilla_task where task_id = ?
 -- values: ["task-1","signal-1","task-1"]
 
+-- src/tasks/sql/signals.ts: listAwaiting
+select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla_task
+    where status = 'pending' and parked = 5 order by name limit cast(? as integer)) without_limit
+  union all
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla_task
+    where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) with_limit) waiting
+where awaits is not null and awaits not like '%/'
+  and (since_at, task_id) > (?, ?)
+order by since_at, task_id limit cast(? as integer)
+-- values: [20000,20000,5,"run-1",51]
+
+select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla_task
+    where status = 'pending' and parked = 5 order by name limit cast(? as integer)) without_limit
+  union all
+  select * from (select task_id, tenant, name, flow_version, awaits,
+coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla_task
+    where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) with_limit) waiting
+where awaits is not null and awaits not like '%/' and tenant = ?
+  and (since_at, task_id) > (?, ?)
+order by since_at, task_id limit cast(? as integer)
+-- values: [20000,20000,"acme",5,"run-1",51]
+
+-- src/tasks/sql/signals.ts: hasMoreAwaiting
+select case when exists (
+select 1 from flotilla_task where status = 'pending' and parked = 5 order by name limit 1 offset 20000) or exists (
+select 1 from flotilla_task where status = 'pending' and parked = 1 order by run_at limit 1 offset 20000)
+  then 1 else 0 end as more
+
 -- src/tasks/sql/signals.ts: firstSignal
 select signal_id, payload from flotilla_task_signal
 where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
 -- values: ["run-1","paid","refused"]
+
+-- src/tasks/sql/why.ts: readStanding
+select task_id, tenant, name, status, priority, parked, depends, limited, run_at, created_at,
+  last_update, advanced_at, scheduled_at, retry_count, max_attempts, snoozes, deaths,
+  claimed_by, cancel_requested, concurrency_key, blocked_by, awaits, waiting, set_aside,
+  set_aside_version, flow_version, task_version, claim_token, now_ms() as now_at,
+  case when exists (select 1 from flotilla_step_journal step
+    where step.owner_id = flotilla_task.task_id and step.kind = 'wait') then 1 else 0 end as has_wait,
+  case when status = 'claimed' and exists (select 1 from flotilla_pod holder
+where holder.pod_id = flotilla_task.claimed_by and flotilla_task.claim_call < 0 and holder.begun_call >= 0
+  and (-flotilla_task.claim_call > holder.begun_call
+    or -flotilla_task.claim_call = holder.begun_call and flotilla_task.task_id > holder.begun_task)) then 1 else 0 end as held_back
+from flotilla_task where task_id = ?
+-- values: ["task-1"]
+
+-- src/tasks/sql/why.ts: readLateness
+select type, at, attempt, pod_id,
+  case when type in ('retry', 'snoozed', 'error', 'park') and coalesce(octet_length(detail), 0) <= ?
+    then detail end as detail
+from flotilla_task_event where task_id = ? order by seq desc limit cast(? as integer)
+-- values: [20000,"task-1",5]
+
+-- src/tasks/sql/why.ts: readDependencyStates
+select task_id, name, status, tenant, is_child, claimed_by, count(*) over () as all_tasks,
+  sum(case when case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end = 0 then 1 else 0 end) over () as failed_tasks,
+  sum(case when case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end = 1 then 1 else 0 end) over () as open_tasks
+from (
+  select wait.dependency_id as task_id, wait.place, dependency.name, dependency.status,
+    dependency.tenant, dependency.claimed_by,
+    case when dependency.parent_id = ? then 1 else 0 end as is_child
+  from (select dependency_id, place from flotilla_task_dependency
+    where dependent_id = ? limit cast(? as integer)) wait
+  left join flotilla_task dependency on dependency.task_id = wait.dependency_id) known
+order by case when status in ('failed', 'cancelled') then 0
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end, place, task_id limit cast(? as integer)
+-- values: ["task-1","task-1",10000,100]
+
+-- src/tasks/sql/why.ts: readSlotHolders
+select task_id, name, tenant, claimed_by, since_at from (
+  select task_id, name, tenant, claimed_by, last_update as since_at
+  from flotilla_task where status = 'claimed' and concurrency_key between ? and ? limit cast(? as integer)) held
+order by since_at, task_id limit cast(? as integer)
+-- values: ["key/mail/acme","key/mail/acme",1000,20]
+
+select task_id, name, tenant, claimed_by, since_at from (
+  select task_id, name, tenant, claimed_by, last_update as since_at
+  from flotilla_task where status = 'claimed' and limited = 1 and tenant <> 'default'
+      and tenant between ? and ? limit cast(? as integer)) held
+order by since_at, task_id limit cast(? as integer)
+-- values: ["acme","acme",1000,20]
+
+-- src/tasks/sql/why.ts: countHeld
+select pod.pod_id, (select count(*) from (
+  select 1 from flotilla_task task
+  where task.status = 'claimed' and task.claimed_by = pod.pod_id
+  order by task.claim_call limit cast(? as integer)) held) as held
+from (select value ->> 0 as pod_id from jsonb_each(?)) pod
+-- values: [10000,"[[\"pod-1\"]]"]
+
+-- src/tasks/sql/why.ts: countAhead
+select (select count(*) from (
+select 1 from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths < 2 and priority > ?
+order by priority desc, created_at, task_id limit cast(? as integer)) higher) + (select count(*) from (
+  select 1 from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths < 2 and (created_at, task_id) < (?, ?) and priority = ?
+  order by priority desc, created_at, task_id limit cast(? as integer)) earlier) as ahead
+-- values: ["mail",1,10000,"mail",100,"task-1",1,10000]
+
+select  (select count(*) from (
+  select 1 from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2 and (created_at, task_id) < (?, ?)
+  order by created_at, task_id limit cast(? as integer)) earlier) as ahead
+-- values: ["mail",100,"task-1",10000]
+
+select (select count(*) from (
+select 1 from flotilla_task where name = ? and tenant = ? and status = 'pending' and parked = 4 and deaths < 2 and priority > ?
+order by priority desc, created_at, task_id limit cast(? as integer)) higher) + (select count(*) from (
+  select 1 from flotilla_task where name = ? and tenant = ? and status = 'pending' and parked = 4 and deaths < 2 and (created_at, task_id) < (?, ?) and priority = ?
+  order by priority desc, created_at, task_id limit cast(? as integer)) earlier) as ahead
+-- values: ["mail","acme",1,10000,"mail","acme",100,"task-1",1,10000]
+
+select  (select count(*) from (
+  select 1 from flotilla_task where name = ? and status = 'pending' and parked = 4 and deaths >= 2 and (created_at, task_id) < (?, ?)
+  order by created_at, task_id limit cast(? as integer)) earlier) as ahead
+-- values: ["mail",100,"task-1",10000]
+
+select (select count(*) from (
+select 1 from flotilla_task where blocked_by = ? and status = 'pending' and parked = 3 and priority > ?
+order by priority desc, created_at, task_id limit cast(? as integer)) higher) + (select count(*) from (
+  select 1 from flotilla_task where blocked_by = ? and status = 'pending' and parked = 3 and (created_at, task_id) < (?, ?) and priority = ?
+  order by priority desc, created_at, task_id limit cast(? as integer)) earlier) as ahead
+-- values: ["key/mail/acme",1,10000,"key/mail/acme",100,"task-1",1,10000]
 
 -- src/tasks/sql/steps.ts: storeSteps
 insert into flotilla_step_journal as stored (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)

@@ -14,6 +14,7 @@ import * as signals from "../../src/tasks/sql/signals.ts";
 import * as stepChildren from "../../src/tasks/sql/step-children.ts";
 import * as steps from "../../src/tasks/sql/steps.ts";
 import * as taskState from "../../src/tasks/sql/task-state.ts";
+import * as why from "../../src/tasks/sql/why.ts";
 import { entry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
@@ -56,6 +57,17 @@ const taskStep: steps.TaskStep = {
     tookMs: 5,
     forgets: false,
   },
+};
+
+const inQueue: why.QueuePlace = {
+  taskId: "task-1",
+  name: "mail",
+  tenant: "acme",
+  priority: 1,
+  createdAtMs: 100,
+  deaths: 0,
+  parked: taskState.parked.ready,
+  blockedBy: "key/mail/acme",
 };
 
 const paid = { signalId: "signal-1", name: "paid", payload: "{}" };
@@ -320,7 +332,29 @@ export const taskStatements: RoomStatements = {
       ...signals.sendSignal({ ...paid, taskId: "run-1", to: "run" }),
       ...signals.sendSignal({ ...paid, taskId: "task-1", to: "task" }, entry),
     ],
+    listAwaiting: () => [
+      signals.listAwaiting({ sinceMs: 5, taskId: "run-1" }, { tenant: undefined, count: 51 }),
+      signals.listAwaiting({ sinceMs: 5, taskId: "run-1" }, { tenant: "acme", count: 51 }),
+    ],
+    hasMoreAwaiting: () => signals.hasMoreAwaiting(),
     firstSignal: () => signals.firstSignal("run-1", ["paid", "refused"]),
+  }),
+  "src/tasks/sql/why.ts": sqlFile(why, {
+    readStanding: () => why.readStanding("task-1"),
+    readLateness: () => why.readLateness("task-1"),
+    readDependencyStates: () => why.readDependencyStates("task-1", 100),
+    readSlotHolders: () => [
+      why.readSlotHolders("key/mail/acme", 20),
+      why.readSlotHolders("tenant/acme", 20),
+    ],
+    countHeld: () => why.countHeld(["pod-1"], 10_000),
+    countAhead: () => [
+      why.countAhead(inQueue, 10_000),
+      why.countAhead({ ...inQueue, deaths: 2 }, 10_000),
+      why.countAhead({ ...inQueue, parked: taskState.parked.limited }, 10_000),
+      why.countAhead({ ...inQueue, parked: taskState.parked.limited, deaths: 2 }, 10_000),
+      why.countAhead({ ...inQueue, parked: taskState.parked.blocked }, 10_000),
+    ],
   }),
   "src/tasks/sql/steps.ts": sqlFile(steps, {
     storeSteps: () => [

@@ -119,7 +119,56 @@ from (select name collate "C" as name, key collate "C" as key from unnest($1::te
 delete from flotilla.throttle_report where at < now_ms() - $1
 -- values: [60000]
 
+-- src/throttles/shares/sql.ts: unusedThrottles
+select name, key from flotilla.throttle throttle where throttle.last_update < now_ms() - $1 and throttle.shares = '{}'
+and throttle.pinned is null
+order by name, key limit cast($2 as integer)
+-- values: [60000,100]
+
 -- src/throttles/shares/sql.ts: pruneThrottles
-delete from flotilla.throttle
-where last_update < now_ms() - $1 and shares = '{}' and pinned is null
--- values: [60000]
+delete from flotilla.throttle as throttle
+      where throttle.name = $1 and throttle.key = $2 and throttle.last_update < now_ms() - $3 and throttle.shares = '{}'
+    and throttle.pinned is null
+-- values: ["openai","acme",60000]
+
+delete from flotilla.throttle_event where name = $1 and key = $2
+      and not exists (select 1 from flotilla.throttle throttle
+        where throttle.name = $3 and throttle.key = $4)
+-- values: ["openai","acme","openai","acme"]
+
+-- src/throttles/shares/sql.ts: noteChange
+select rev from flotilla.throttle where name = $1 and key = $2 and rev = $3 for update
+-- values: ["openai","acme",3]
+
+  insert into flotilla.throttle_event (name, key, seq, at, cause, bound_before, bound, epoch, breaker, actor)
+  select name, key, coalesce((select max(past.seq) from flotilla.throttle_event past
+where past.name = $1 and past.key = $2), 0) + 1, now_ms(), $3, bound,
+    coalesce(cast($4 as integer), bound),
+    coalesce(cast($5 as bigint), epoch + 1), $6, $7
+  from flotilla.throttle where name = $8 and key = $9 and rev = $10
+-- values: ["openai","acme","refused",4,3,"closed",null,"openai","acme",3]
+
+  delete from flotilla.throttle_event
+  where name = $1 and key = $2 and seq <= (select max(past.seq) from flotilla.throttle_event past
+where past.name = $3 and past.key = $4) - $5
+-- values: ["openai","acme","openai","acme",1000]
+
+-- src/throttles/shares/sql.ts: noteFirstUse
+insert into flotilla.throttle_event (name, key, seq, at, cause, bound, epoch)
+select throttle.name, throttle.key, 1, now_ms(), 'first_use', throttle.bound, throttle.epoch
+from (select name collate "C" as name, key collate "C" as key from unnest($1::text[], $2::text[]) as each_row (name, key)) wanted join flotilla.throttle throttle
+  on throttle.name = wanted.name and throttle.key = wanted.key
+where throttle.state is null and throttle.pinned is null
+  and not exists (select 1 from flotilla.throttle_event past
+    where past.name = throttle.name and past.key = throttle.key)
+on conflict (name, key, seq) do nothing
+-- values: ["{\"openai\"}","{\"acme\"}"]
+
+-- src/throttles/shares/sql.ts: listEvents
+select seq, at, cause, bound_before, bound, epoch, breaker, actor from flotilla.throttle_event
+where name = $1 and key = $2  order by seq desc limit cast($3 as integer)
+-- values: ["openai","acme",50]
+
+select seq, at, cause, bound_before, bound, epoch, breaker, actor from flotilla.throttle_event
+where name = $1 and key = $2 and seq < $3 order by seq desc limit cast($4 as integer)
+-- values: ["openai","acme",9,50]

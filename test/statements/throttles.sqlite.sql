@@ -119,7 +119,56 @@ from (select value ->> 0 as name, value ->> 1 as key from jsonb_each(?)) wanted 
 delete from flotilla_throttle_report where at < now_ms() - ?
 -- values: [60000]
 
+-- src/throttles/shares/sql.ts: unusedThrottles
+select name, key from flotilla_throttle throttle where throttle.last_update < now_ms() - ? and throttle.shares = '{}'
+and throttle.pinned is null
+order by name, key limit cast(? as integer)
+-- values: [60000,100]
+
 -- src/throttles/shares/sql.ts: pruneThrottles
-delete from flotilla_throttle
-where last_update < now_ms() - ? and shares = '{}' and pinned is null
--- values: [60000]
+delete from flotilla_throttle as throttle
+      where throttle.name = ? and throttle.key = ? and throttle.last_update < now_ms() - ? and throttle.shares = '{}'
+    and throttle.pinned is null
+-- values: ["openai","acme",60000]
+
+delete from flotilla_throttle_event where name = ? and key = ?
+      and not exists (select 1 from flotilla_throttle throttle
+        where throttle.name = ? and throttle.key = ?)
+-- values: ["openai","acme","openai","acme"]
+
+-- src/throttles/shares/sql.ts: noteChange
+select rev from flotilla_throttle where name = ? and key = ? and rev = ?
+-- values: ["openai","acme",3]
+
+  insert into flotilla_throttle_event (name, key, seq, at, cause, bound_before, bound, epoch, breaker, actor)
+  select name, key, coalesce((select max(past.seq) from flotilla_throttle_event past
+where past.name = ? and past.key = ?), 0) + 1, now_ms(), ?, bound,
+    coalesce(cast(? as integer), bound),
+    coalesce(cast(? as bigint), epoch + 1), ?, ?
+  from flotilla_throttle where name = ? and key = ? and rev = ?
+-- values: ["openai","acme","refused",4,3,"closed",null,"openai","acme",3]
+
+  delete from flotilla_throttle_event
+  where name = ? and key = ? and seq <= (select max(past.seq) from flotilla_throttle_event past
+where past.name = ? and past.key = ?) - ?
+-- values: ["openai","acme","openai","acme",1000]
+
+-- src/throttles/shares/sql.ts: noteFirstUse
+insert into flotilla_throttle_event (name, key, seq, at, cause, bound, epoch)
+select throttle.name, throttle.key, 1, now_ms(), 'first_use', throttle.bound, throttle.epoch
+from (select value ->> 0 as name, value ->> 1 as key from jsonb_each(?)) wanted join flotilla_throttle throttle
+  on throttle.name = wanted.name and throttle.key = wanted.key
+where throttle.state is null and throttle.pinned is null
+  and not exists (select 1 from flotilla_throttle_event past
+    where past.name = throttle.name and past.key = throttle.key)
+on conflict (name, key, seq) do nothing
+-- values: ["[[\"openai\",\"acme\"]]"]
+
+-- src/throttles/shares/sql.ts: listEvents
+select seq, at, cause, bound_before, bound, epoch, breaker, actor from flotilla_throttle_event
+where name = ? and key = ?  order by seq desc limit cast(? as integer)
+-- values: ["openai","acme",50]
+
+select seq, at, cause, bound_before, bound, epoch, breaker, actor from flotilla_throttle_event
+where name = ? and key = ? and seq < ? order by seq desc limit cast(? as integer)
+-- values: ["openai","acme",9,50]

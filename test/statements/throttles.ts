@@ -35,7 +35,15 @@ export const throttleStatements: RoomStatements = {
     ],
     getReports: () => shares.getReports([id]),
     pruneReports: () => shares.pruneReports(60_000),
-    pruneThrottles: () => shares.pruneThrottles(60_000),
+    unusedThrottles: () => shares.unusedThrottles(60_000, 100),
+    pruneThrottles: () => shares.pruneThrottles([id], 60_000),
+    noteChange: () =>
+      shares.noteChange(id, 3, { cause: "refused", breaker: "closed", bound: 4, epoch: 3 }),
+    noteFirstUse: () => shares.noteFirstUse([id]),
+    listEvents: () => [
+      shares.listEvents(id, { count: 50 }),
+      shares.listEvents(id, { before: 9, count: 50 }),
+    ],
     toSharedRow: noStatement,
     toConstraints: noStatement,
     throttleMapKey: noStatement,

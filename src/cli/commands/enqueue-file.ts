@@ -5,7 +5,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Workable } from "../../runtime/handlers.ts";
 import { type JsonRow, type NumberedLine, parseLine, readLines } from "../../runtime/json-rows.ts";
 import type { EachCounts, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
-import { warnNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../why.ts";
 import { exitCodes } from "../exit-codes.ts";
 import { oneLine, print, printJson } from "../output.ts";
 import type { Operations } from "../remote.ts";

@@ -7,7 +7,7 @@ import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { oneLine, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";
-import { warnNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../why.ts";
 import {
   type NewTaskFlags,
   parseInput,

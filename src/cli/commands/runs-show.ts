@@ -5,7 +5,7 @@ import type { RunPage } from "../../flows/list.ts";
 import type { OpenSignal } from "../../flows/runs.ts";
 import type { PodInfo } from "../../runtime/connect.ts";
 import type { Links } from "../../links/links.ts";
-import { blockedBy } from "../blocked-by.ts";
+import { whyWaits } from "../why.ts";
 import { printStarted, startedByFacts } from "../links.ts";
 import { ifAllowed, onTarget } from "../connect.ts";
 import type { TargetFlags } from "../flags.ts";
@@ -18,7 +18,7 @@ type RunDetails = {
   readonly signals: readonly OpenSignal[];
   readonly children: RunPage;
   readonly links: Links;
-  readonly blockers: readonly string[];
+  readonly why: readonly string[];
   /** The pod that runs it, where its last heartbeat is old. */
   readonly silent: PodInfo | undefined;
 };
@@ -43,10 +43,10 @@ const statusStyles = {
 /** Prints everything that the store has of a run. Needs no live pod. */
 export async function printRun(runId: string, flags: TargetFlags & { json?: true }): Promise<void> {
   const details = await onTarget(flags, (flotilla) => readDetails(flotilla, runId));
-  const { run, history, signals, children, links, blockers } = details;
+  const { run, history, signals, children, links, why } = details;
   if (flags.json) {
-    const blocked = blockers.length > 0 && { blockedBy: blockers };
-    return printJson({ run, history, signals, children: children.runs, links, ...blocked });
+    const waits = why.length > 0 && { why };
+    return printJson({ run, history, signals, children: children.runs, links, ...waits });
   }
   const nowMs = systemClock.now();
   const known = [...facts(details, nowMs), ...startedByFacts(links)];
@@ -108,11 +108,11 @@ async function readDetails(flotilla: Operations, runId: string): Promise<RunDeta
     flotilla.tasks.links(runId),
     doing?.type === "running" ? ifAllowed(flotilla.pods(), []) : [],
   ]);
-  const blockers = task ? await blockedBy(flotilla, task) : [];
+  const why = task ? await whyWaits(flotilla, task) : [];
   const podId = doing?.type === "running" ? doing.podId : undefined;
   const longAgoMs = systemClock.now() - silentAfterMs;
   const silent = pods.find((pod) => pod.podId === podId && pod.lastHeartbeatMs < longAgoMs);
-  return { run, history, signals, children, links, blockers, silent };
+  return { run, history, signals, children, links, why, silent };
 }
 
 async function wholeHistory({ runs }: Operations, runId: string): Promise<HistoryEntry[]> {
@@ -127,7 +127,7 @@ async function wholeHistory({ runs }: Operations, runId: string): Promise<Histor
   }
 }
 
-function facts({ run, history, blockers, silent }: RunDetails, nowMs: number): Fact[] {
+function facts({ run, history, why, silent }: RunDetails, nowMs: number): Fact[] {
   const { key, parentId, waitsFor, deaths, progress, error, output } = run;
   const startedMs = startOf(run, history);
   const isOpen = run.status === "open";
@@ -143,7 +143,7 @@ function facts({ run, history, blockers, silent }: RunDetails, nowMs: number): F
       "pod",
       `last heartbeat ${ago(nowMs, silent?.lastHeartbeatMs ?? nowMs)} ago; the run goes on as soon as another pod is up`,
     ]),
-    ...blockers.map((why): Fact => ["blocked by", why]),
+    ...why.map((sentence): Fact => ["why", sentence]),
     ...when(isOpen && run.intent !== null, ["ends as", oneLine(String(run.intent), 100)]),
     ["tenant", oneLine(run.tenant, 200)],
     ...when(key !== null, ["key", oneLine(key ?? "", 200)]),

@@ -19,7 +19,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
-import { warnNoWorker } from "../blocked-by.ts";
+import { warnNoWorker } from "../why.ts";
 import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { loadHandlers } from "../settings.ts";

@@ -12,7 +12,7 @@ import {
   withPage,
   withTarget,
 } from "../flags.ts";
-import { columns, oneLine, paint, paintState, print, printJson } from "../output.ts";
+import { columns, oneLine, paint, paintState, paintStatus, print, printJson } from "../output.ts";
 import { loadHandlers } from "../settings.ts";
 import { type NewTaskFlags, withTaskOptions } from "../task-flags.ts";
 import type { TaskContract } from "../../tasks/model.ts";
@@ -32,7 +32,9 @@ const stateStyles = { active: "green", paused: "yellow", ended: "gray", broken: 
 export function schedulesCommand(program: Command): void {
   const schedules = program
     .command("schedules")
-    .description("list, show, add, remove, pause, resume and fire schedules")
+    .description(
+      "list, show, add, remove, pause, resume and fire schedules, and list what they made",
+    )
     .addHelpText(
       "after",
       `
@@ -49,6 +51,8 @@ Examples:
   withPage(listing, 100).action(list);
   listsByDefault(schedules, listing);
   command("show <id>", "show one schedule and its next times").action(show);
+  const fired = command("firings <id>", "list the tasks that a schedule has made, newest first");
+  withPage(fired, 20).action(firings);
   const adding = command("add <id> <name> [json]", "create or replace a schedule")
     .option("--pattern <cron>", "when, as cron: minute, hour, day of month, month, day of week")
     .option("--zone <zone>", "the time zone of the pattern, as in Europe/Berlin (default: UTC)")
@@ -118,6 +122,26 @@ async function show(scheduleId: string, flags: Flags): Promise<void> {
   ];
   print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
   for (const atMs of upcomingMs) print(`${paint("dim", "next")}  ${time(atMs)}`);
+}
+
+async function firings(
+  scheduleId: string,
+  { json, cursor, limit, ...flags }: ListFlags,
+): Promise<void> {
+  const options = { limit, ...(cursor !== undefined && { cursor }) };
+  const page = await onTarget(flags, ({ schedules }) => schedules.firings(scheduleId, options));
+  if (json) return printJson(page);
+  if (page.firings.length === 0) return print("no task of it is kept");
+  const heading = ["for", "lag", "task", "status", "failures"];
+  const rows = page.firings.map(({ scheduledAtMs, lagMs, taskId, status, failures }) => [
+    scheduledAtMs === null ? "by hand" : time(scheduledAtMs),
+    lagMs === null ? "" : `${lagMs} ms`,
+    oneLine(taskId, 100),
+    paintStatus(status),
+    String(failures),
+  ]);
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
 }
 
 async function add(

@@ -12,7 +12,7 @@ import {
   type Retention,
 } from "../../tasks/rows.ts";
 import type { StepEntry, TaskEvent } from "../../tasks/tasks.ts";
-import { blockedBy } from "../blocked-by.ts";
+import { whyWaits } from "../why.ts";
 import { onStore, onTarget } from "../connect.ts";
 import {
   type ListingFlags,
@@ -120,7 +120,7 @@ Examples:
 }
 
 export async function printTask(taskId: string, flags: Flags): Promise<void> {
-  const { task, events, steps, links, blockers } = await onTarget(flags, async (flotilla) => {
+  const { task, events, steps, links, why } = await onTarget(flags, async (flotilla) => {
     const found = await flotilla.tasks.get(taskId);
     const taskEvents = await flotilla.tasks.events(taskId);
     return {
@@ -128,20 +128,20 @@ export async function printTask(taskId: string, flags: Flags): Promise<void> {
       task: found,
       events: taskEvents,
       links: await flotilla.tasks.links(taskId),
-      blockers: found ? await blockedBy(flotilla, found) : [],
+      why: found ? await whyWaits(flotilla, found) : [],
     };
   });
   if (!task) {
     throw new FlotillaError("not_found", `there is no task ${taskId}`, { details: { taskId } });
   }
   if (flags.json) {
-    const blocked = blockers.length > 0 && { blockedBy: blockers };
-    return printJson({ task, events, steps, links, ...blocked });
+    const waits = why.length > 0 && { why };
+    return printJson({ task, events, steps, links, ...waits });
   }
   const known = [
     ...facts(task),
     ...startedByFacts(links),
-    ...blockers.map((why): [string, string] => ["blocked by", why]),
+    ...why.map((sentence): [string, string] => ["why", sentence]),
   ];
   print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));

@@ -13,7 +13,7 @@ import {
   withTarget,
 } from "../flags.ts";
 import { createScreen } from "../live-counts.ts";
-import { ago, columns, oneLine, paint, print, printJson } from "../output.ts";
+import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { count } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
@@ -44,6 +44,8 @@ Examples:
   $ flotilla throttles                       lists them, with calls in flight
   $ flotilla throttles --watch               refreshes every second
   $ flotilla throttles show openai           with each pod's share
+  $ flotilla throttles holders openai        which tasks and turns hold its permits
+  $ flotilla throttles events openai         how its limit has changed, and why
   $ flotilla throttles pin openai 10         fixes the limit
   $ flotilla throttles unpin openai          learns the limit again`,
     );
@@ -59,6 +61,16 @@ Examples:
   withPage(listing, 100).action(list);
   listsByDefault(throttles, listing);
   command("show <name>", "show one throttle and each pod's share").addOption(key()).action(show);
+  command("holders <name>", "show which tasks, runs and turns hold its permits now")
+    .addOption(key())
+    .addOption(
+      new Option("--limit <count>", "how many at most (default: 100)").argParser(
+        number("--limit", { min: 1, max: 1_000 }),
+      ),
+    )
+    .action(holders);
+  const changes = command("events <name>", "show how its limit has changed, and why");
+  withPage(changes.addOption(key()), 50).action(events);
   command("pin", "fix a limit, so that nothing is learned; 0 stops all calls")
     .argument("<name>")
     .argument("<limit>", "0 to 100,000", number("<limit>", { min: 0, max: 100_000 }))
@@ -116,6 +128,49 @@ async function show(name: string, { key, json, ...flags }: KeyFlags): Promise<vo
   }
   if (json) return printJson({ throttle });
   for (const line of throttleFacts(throttle, systemClock.now())) print(line);
+}
+
+async function holders(
+  name: string,
+  { key, limit, json, ...flags }: KeyFlags & { limit?: number },
+): Promise<void> {
+  const options = { ...keyOf(key), ...(limit !== undefined && { limit }) };
+  const found = await onTarget(flags, ({ throttles }) => throttles.holders(name, options));
+  if (json) return printJson(found);
+  const nowMs = systemClock.now();
+  const heading = ["pod", "key", "since", "held by", ""];
+  const rows = found.permits.map(({ podId, key: ofKey, sinceMs, holder }) => [
+    oneLine(podId, 100),
+    oneLine(ofKey, 40),
+    `${ago(nowMs, sinceMs)} ago`,
+    holder === null ? "other code" : `${holder.what} ${oneLine(holder.name ?? "", 60)}`,
+    holder === null ? "" : oneLine(holder.id, 100),
+  ]);
+  if (rows.length === 0) print("no permits are in use");
+  else print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (found.inFlight > rows.length) print(paint("dim", `${found.inFlight} are in use in all`));
+  for (const { podId, reason } of found.unanswered) {
+    printNotice(`pod ${oneLine(podId, 100)} hasn't answered: ${oneLine(reason, 200)}`);
+  }
+}
+
+async function events(
+  name: string,
+  { key, cursor, limit, json, ...flags }: KeyFlags & { cursor?: string; limit: number },
+): Promise<void> {
+  const options = { ...keyOf(key), limit, ...(cursor !== undefined && { cursor }) };
+  const page = await onTarget(flags, ({ throttles }) => throttles.events(name, options));
+  if (json) return printJson(page);
+  if (page.events.length === 0) return print("no changes are kept");
+  const rows = page.events.map((event) => [
+    paint("dim", new Date(event.atMs).toISOString()),
+    event.before === null ? count(event.bound) : `${count(event.before)} → ${count(event.bound)}`,
+    event.cause.replaceAll("_", " "),
+    event.breaker === "closed" ? "" : paint("yellow", event.breaker.replaceAll("_", " ")),
+    oneLine(event.by ?? "", 100),
+  ]);
+  print(columns(rows));
+  if (page.next !== null) print(`more: --cursor ${oneLine(page.next, 500)}`);
 }
 
 async function pin(name: string, limit: number, { key, json, ...flags }: KeyFlags): Promise<void> {

@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { linksOf } from "../../links/links.ts";
 import { task } from "../../tasks/task.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
-import { sql } from "../../store/sql.ts";
+import { sql, table } from "../../store/sql.ts";
 import { scheduleKeyOf } from "../fire.ts";
 import { everyMs, sendMail, rows, openSchedules } from "./harness.ts";
 import { schedule } from "../schedule.ts";
@@ -219,6 +219,37 @@ export function firingContract(kind: StoreKind): void {
       });
       expect(await tasksOf("one")).toEqual([]);
       expect(await tasksOf("two")).toEqual([]);
+    });
+
+    test("are listed by the tasks that they made, newest first, with lag and outcome, page by page", async () => {
+      await scene.schedules.put(sendMail("mail", { missed: "all" }));
+      await scene.schedules.put(sendMail("post"));
+      expect(await scene.schedules.firings("mail")).toEqual({ firings: [], next: null });
+      await lead();
+      await letCome("mail", 2);
+      await lead();
+      const { taskId: byHand } = await scene.schedules.fire("mail");
+      await scene.schedules.fire("post");
+      const made = (await tasksOf("mail")).toReversed();
+      expect(made).toHaveLength(3);
+      const ended = made[1]!["task_id"] as string;
+      await scene.queue.database.write([
+        sql`update ${table("task")} set status = 'failed', retry_count = 3 where task_id = ${ended}`,
+      ]);
+      const first = await scene.schedules.firings("mail", { limit: 2 });
+      expect(first.firings).toMatchObject([
+        { taskId: byHand, scheduledAtMs: null, lagMs: null, status: "pending", endedAtMs: null },
+        { taskId: ended, status: "failed", failures: 3 },
+      ]);
+      const [, failed] = first.firings;
+      expect(failed!.lagMs).toBe(failed!.createdAtMs - failed!.scheduledAtMs!);
+      expect(failed!.endedAtMs).toBeGreaterThan(0);
+      const second = await scene.schedules.firings("mail", { limit: 2, cursor: first.next! });
+      expect(second).toMatchObject({ firings: [{ taskId: made[2]!["task_id"] }], next: null });
+      // They outlive their schedule, as long as they are kept.
+      await scene.schedules.remove("mail");
+      expect((await scene.schedules.firings("mail")).firings).toHaveLength(3);
+      await expect(scene.schedules.firings("none")).rejects.toMatchObject({ code: "not_found" });
     });
 
     test("make tasks with the same concurrency limit as others of their kind", async () => {

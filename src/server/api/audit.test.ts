@@ -278,7 +278,7 @@ const reads = (...names: string[]) => Object.fromEntries(names.map((name) => [na
 /** What a program may call, with its act, or why it is none. */
 const calls: Record<string, Record<string, string>> = {
   "": {
-    ...reads("waitFor", "pods", "sessionCounts", "ping"),
+    ...reads("waitFor", "approvals", "pods", "sessionCounts", "ping"),
     enqueue: starting,
     enqueueMany: starting,
     enqueueEach: starting,
@@ -287,7 +287,7 @@ const calls: Record<string, Record<string, string>> = {
   },
   tasks: {
     ...reads("noWorker", "get", "events", "steps", "links", "list", "stats", "waitFor"),
-    ...reads("settled", "states", "depth", "paused"),
+    ...reads("settled", "states", "depth", "paused", "why"),
     enqueue: starting,
     enqueueMany: starting,
     enqueueEach: starting,
@@ -318,14 +318,18 @@ const calls: Record<string, Record<string, string>> = {
     resume: "runs.resume",
   },
   schedules: {
-    ...reads("get", "list", "upcoming"),
+    ...reads("get", "list", "upcoming", "firings"),
     put: "schedules.put",
     pause: "schedules.pause",
     resume: "schedules.resume",
     fire: "schedules.fire",
     remove: "schedules.remove",
   },
-  throttles: { ...reads("list", "get"), pin: "throttles.pin", unpin: "throttles.unpin" },
+  throttles: {
+    ...reads("list", "get", "holders", "events"),
+    pin: "throttles.pin",
+    unpin: "throttles.unpin",
+  },
   agents: {
     ...reads("get", "list"),
     create: "agents.create",

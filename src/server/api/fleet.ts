@@ -6,7 +6,9 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { openApi } from "../openapi.ts";
 import type { Readiness } from "../readiness.ts";
 import { route, type Route } from "../route.ts";
+import { heldTenant } from "../auth/caller.ts";
 import { auditSpecs } from "./audit.schema.ts";
+import { approvalSpecs } from "./waiting/approvals.schema.ts";
 import { fleetSpecs } from "./fleet.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
@@ -52,6 +54,10 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     }),
     route(fleetSpecs.subjects).to(async ({ query }) => {
       return { status: 200, body: await flotilla.series.subjects(withoutUndefined(query)) };
+    }),
+    route(approvalSpecs.list).to(async ({ caller, query }) => {
+      const filter = { ...query, tenant: heldTenant(caller, query.tenant) };
+      return { status: 200, body: await flotilla.approvals(withoutUndefined(filter)) };
     }),
     // It can be read, and is changed by no route.
     route(auditSpecs.list).to(async ({ query }) => {

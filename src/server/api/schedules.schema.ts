@@ -49,6 +49,22 @@ const schedule = named(
   ),
 );
 
+const firing = named(
+  "ScheduleFiring",
+  z.object({
+    taskId: z.string(),
+    name: z.string(),
+    tenant: z.string(),
+    status: z.enum(["pending", "claimed", "completed", "failed", "cancelled"]),
+    scheduledAtMs: described(time().nullable(), "Null where it was fired by hand."),
+    createdAtMs: time(),
+    lagMs: described(z.int().nullable(), "How much later than its time it was made."),
+    endedAtMs: time().nullable(),
+    failures: z.int(),
+  }),
+  "A task that a schedule has made.",
+);
+
 const scheduleAnswer = named("ScheduleShown", z.object({ schedule }));
 const tag = "schedules";
 
@@ -75,6 +91,17 @@ export const scheduleSpecs = {
       200: named("ScheduleWithTimes", z.object({ schedule, upcomingMs: z.array(time()) })),
     },
     errors: ["not_found", "invalid_schedule"],
+  }),
+  firings: spec({
+    method: "get",
+    path: "/v1/schedules/{scheduleId}/firings",
+    operationId: "listFirings",
+    tag,
+    summary: "The tasks that a schedule has made, newest first, as long as they are kept.",
+    verb: "fleet:read",
+    query: z.strictObject(paging),
+    answers: { 200: named("FiringPage", z.object({ firings: z.array(firing), next })) },
+    errors: ["not_found", "invalid_option", "invalid_schedule"],
   }),
   put: spec({
     method: "put",

@@ -40,6 +40,9 @@ export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes
       const upcomingMs = broken ? [] : await schedules.upcoming(scheduleId);
       return { status: 200, body: { ...(await withNoWorker(schedule)), upcomingMs } };
     }),
+    route(scheduleSpecs.firings).to(async ({ params: { scheduleId }, query }) => {
+      return { status: 200, body: await schedules.firings(scheduleId, withoutUndefined(query)) };
+    }),
     route(scheduleSpecs.put, { maxBytes }).to(async ({ params: { scheduleId }, body }) => {
       const { name, ...rest } = await body();
       checkUnredacted("input", rest.input);

@@ -8,6 +8,7 @@ import { dial, type SocketClient, startTestServer } from "../contract/test-serve
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
+const viewerKeys = { acme: "a-key-of-a-viewer-of-acme", zeta: "a-key-of-a-viewer-of-zeta" };
 let server: Awaited<ReturnType<typeof startTestServer>>;
 const sockets: SocketClient[] = [];
 
@@ -25,7 +26,13 @@ const guide = agent("guide", async function* (context) {
 });
 
 beforeAll(async () => {
-  server = await startTestServer({ use: [guide], server: { tokens: { secret }, apiKeys: [key] } });
+  const viewers = Object.entries(viewerKeys).map(
+    ([tenant, ofViewer]) => ({ key: ofViewer, role: "viewer", tenant }) as const,
+  );
+  server = await startTestServer({
+    use: [guide],
+    server: { tokens: { secret }, apiKeys: [key, ...viewers] },
+  });
 });
 afterEach(() => {
   for (const each of sockets.splice(0)) each.socket.terminate();
@@ -90,6 +97,31 @@ describe("a signal over HTTP", () => {
     expect(await post(ada, sessionId, { ...signal, id: "again" })).toMatchObject(
       refusal(409, "conflict"),
     );
+  });
+
+  test("is among what waits for a person until it was sent, to callers of that tenant", async () => {
+    const sessionId = await waiting();
+    const list = async (bearer: string) => {
+      const answer = await fetch(`${server.url}/v1/approvals?limit=1000`, {
+        headers: { Authorization: `Bearer ${bearer}` },
+      });
+      // oxlint-disable-next-line typescript/no-explicit-any
+      const { approvals } = (await answer.json()) as any;
+      return approvals.filter((each: { id: string }) => each.id === sessionId);
+    };
+    const found = {
+      what: "session",
+      tenant: "acme",
+      name: "guide",
+      signal: null,
+      calls: [{ tool: "ask", toolCallId: "c", signal: "approve" }],
+    };
+    expect(await list(key)).toMatchObject([found]);
+    expect(await list(viewerKeys.acme)).toMatchObject([found]);
+    expect(await list(viewerKeys.zeta)).toEqual([]);
+    await post(await token("ada"), sessionId, { name: "approve", payload: { ok: true } });
+    await answered(sessionId);
+    expect(await list(key)).toEqual([]);
   });
 
   test("is refused by its schema, with what is wrong, and without a name", async () => {

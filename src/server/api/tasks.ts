@@ -14,6 +14,7 @@ import { publicErrorOf } from "../errors.ts";
 import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
 import { newTask, taskSpecs } from "./tasks.schema.ts";
+import { whySpecs } from "./waiting/why.schema.ts";
 import type { TaskContract } from "../../tasks/model.ts";
 
 type TaskRoutes = {
@@ -107,6 +108,11 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const { events: steps, next } = await eventPage(read, query);
       if (steps.length === 0 && !(await flotilla.tasks.get(taskId))) throw missing(taskId);
       return { status: 200, body: { steps, next } };
+    }),
+    route(whySpecs.get).to(async ({ caller, params: { taskId } }) => {
+      const tenant = onlyTenant(caller);
+      const verdict = await flotilla.tasks.why(taskId, tenant === undefined ? {} : { tenant });
+      return { status: 200, body: { verdict } };
     }),
     route(taskSpecs.cancel).to(async ({ caller, params: { taskId } }) => {
       await checkTask(caller, taskId);

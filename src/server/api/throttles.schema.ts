@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { label, named, next, paging, described, spec, time } from "./schema.ts";
+import { label, named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
 
 // The maximum of a throttle's declaration.
 const throttleText = () => z.string().max(200);
@@ -86,6 +86,72 @@ const throttle = named(
   }),
 );
 
+const permit = named(
+  "PermitInUse",
+  z.object({
+    podId: z.string(),
+    key: label(z.string()),
+    sinceMs: time(),
+    holder: described(
+      z
+        .object({
+          what: z.enum(["task", "run", "turn"]),
+          id: described(z.string(), "Of the task or run; of a turn: of its session."),
+          name: described(z.string().nullable(), "Of the task, the flow or the agent."),
+          epoch: described(z.int().nullable(), "Of a turn.").optional(),
+          attempt: described(z.int().nullable(), "Of a turn.").optional(),
+        })
+        .nullable(),
+      "Null for code outside of handlers and agents.",
+    ),
+  }),
+);
+
+const holders = named(
+  "PermitHolders",
+  z.object({
+    permits: described(z.array(permit).readonly(), "The longest held first."),
+    inFlight: described(z.int(), "How many are in use on the pods that have answered."),
+    answered: described(z.array(z.string()).readonly(), "The live pods that have answered."),
+    unanswered: described(
+      z.array(z.object({ podId: z.string(), reason: z.string() })).readonly(),
+      "Those that have not: their permits aren't known.",
+    ),
+  }),
+);
+
+const boundEvent = named(
+  "ThrottleEvent",
+  z.object({
+    seq: z.int(),
+    atMs: time(),
+    cause: described(
+      z.enum([
+        "first_use",
+        "learned_up",
+        "promised",
+        "refused",
+        "errors",
+        "slow",
+        "lowered",
+        "settings",
+        "breaker_opened",
+        "breaker_half_opened",
+        "breaker_closed",
+        "pinned",
+        "unpinned",
+      ]),
+      "`promised`: by the downstream's headers; `settings`: by the options in code.",
+    ),
+    before: described(z.int().nullable(), "The bound before; null for the first."),
+    bound: z.int(),
+    epoch: z.int(),
+    breaker: z.enum(["closed", "half_open", "open"]),
+    by: described(label(z.string()).nullable(), "Who pinned or unpinned it."),
+  }),
+  "A change of a throttle's bound or breaker.",
+);
+
 const throttleAnswer = named("ThrottleShown", z.object({ throttle }));
 const key = described(throttleText(), "The key of its limit. Default: the one without a key.");
 const refusals = ["not_found", "invalid_input", "invalid_option", "unsupported"] as const;
@@ -113,6 +179,37 @@ export const throttleSpecs = {
     query: z.strictObject({ key: key.optional() }),
     answers: { 200: throttleAnswer },
     errors: ["not_found", "invalid_option"],
+  }),
+  holders: spec({
+    method: "get",
+    path: "/v1/throttles/{name}/holders",
+    operationId: "listPermitHolders",
+    tag,
+    summary:
+      "Which tasks, runs and turns hold its permits now. All live pods are asked, for 3 seconds at most.",
+    verb: "fleet:read",
+    query: z.strictObject({
+      key: described(throttleText(), "Only permits of this key. Default: of all keys.").optional(),
+      limit: described(
+        wholeNumber({ min: 1, max: 1_000 }),
+        "How many at most. Default 100.",
+      ).optional(),
+    }),
+    answers: { 200: holders },
+    errors: ["invalid_option"],
+  }),
+  events: spec({
+    method: "get",
+    path: "/v1/throttles/{name}/events",
+    operationId: "listThrottleEvents",
+    tag,
+    summary: "How its bound has changed and why, newest first. The last thousand are kept.",
+    verb: "fleet:read",
+    query: z.strictObject({ key: key.optional(), ...paging }),
+    answers: {
+      200: named("ThrottleEventPage", z.object({ events: z.array(boundEvent), next })),
+    },
+    errors: ["invalid_option"],
   }),
   pin: spec({
     method: "post",

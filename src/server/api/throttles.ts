@@ -16,6 +16,12 @@ export function throttleRoutes({ flotilla }: { flotilla: Pick<Flotilla, "throttl
       if (throttle) return { status: 200, body: { throttle } };
       throw new FlotillaError("not_found", `there is no throttle ${name.slice(0, 80)}`);
     }),
+    route(throttleSpecs.holders).to(async ({ params: { name }, query }) => {
+      return { status: 200, body: await throttles.holders(name, withoutUndefined(query)) };
+    }),
+    route(throttleSpecs.events).to(async ({ params: { name }, query }) => {
+      return { status: 200, body: await throttles.events(name, withoutUndefined(query)) };
+    }),
     route(throttleSpecs.pin).to(async ({ params: { name }, body }) => {
       const { limit, ...key } = await body();
       return {

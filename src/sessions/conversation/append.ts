@@ -7,6 +7,7 @@ import type {
   SessionEffect,
   Facts,
 } from "./command.ts";
+import { approvalsAt } from "./approvals.ts";
 import type { Header } from "./header.ts";
 
 /** A decision in progress. Each function returns a new draft and leaves its argument unchanged. */
@@ -51,6 +52,7 @@ export function appendEntry(
       lastSeq: seq,
       tokens: header.tokens + entry.tokens,
       activeAtMs: Math.max(header.activeAtMs, nowMs),
+      ...approvalsAt(header, seq),
       ...(preview !== "" && { preview: preview, previewAuthor: entry.author }),
     },
   };

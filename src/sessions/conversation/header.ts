@@ -43,8 +43,32 @@ export type Header = {
   readonly previewAuthor: string;
   readonly createdAtMs: number;
   readonly activeAtMs: number;
+  /** The calls that wait for a person; absent before the first. */
+  readonly approvals?: SessionApprovals;
   /** Bytes of the entries that were stored while pods count them for quotas; absent before the first. */
   readonly bytes?: number;
+};
+
+/** A tool call of an answer that waits for a person: to approve it, or to send it a signal. */
+export type PendingApproval = {
+  readonly messageId: string;
+  readonly toolCallId: string;
+  readonly tool: string;
+  /** The signal that it waits for. Absent for a call that is to be approved or denied. */
+  readonly signal?: string;
+  readonly approvalId?: string;
+  readonly sinceMs: number;
+  /** About when it fails if nothing comes; absent if it waits without a limit. */
+  readonly untilMs?: number;
+};
+
+/**
+ * The calls of a session that wait for a person. `seq` is the entry up to which that is known: a pod of an
+ * earlier release stores entries without it, and then nothing is known any more.
+ */
+export type SessionApprovals = {
+  readonly seq: number;
+  readonly calls: readonly PendingApproval[];
 };
 
 /** Bounds the members, because every record about the session carries them. */

@@ -98,6 +98,7 @@ export function remove(header: Header): CommandDecision {
     needsCompaction: false,
     preview: "",
     previewAuthor: "",
+    ...(header.approvals && { approvals: { seq: header.lastSeq, calls: [] } }),
   });
   return decided(dropped, { done: true });
 }

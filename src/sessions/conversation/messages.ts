@@ -9,6 +9,7 @@ import {
   appendEntry,
   withHeader,
 } from "./append.ts";
+import { withResults } from "./approvals.ts";
 import type { Header } from "./header.ts";
 import { addPending } from "./pending.ts";
 import {
@@ -64,7 +65,7 @@ export function toolResult(
   if (!header.agents.includes(target.author)) return noSuchAgent(target.author);
   if (isStale(header, target)) return replaced();
   if (isExact && hasLaterResult(header, target)) return replaced();
-  const appended = appendEntry(
+  const draft = appendEntry(
     startDraft(header),
     {
       kind: "tool_result",
@@ -79,6 +80,7 @@ export function toolResult(
     },
     facts,
   );
+  const appended = withHeader(draft, withResults(draft.header, target.messageId, results));
   const { lastSeq: seq } = appended.header;
   const stored = isExact ? withHeader(appended, { resultSeq: seq }) : appended;
   if (waits) return decided(stored, { seq, done: true });

@@ -25,6 +25,7 @@ import {
   type Turn,
   type Work,
 } from "./header.ts";
+import { withAnswer } from "./approvals.ts";
 import { withoutSubmitsTo, withReplaced } from "./pending.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
@@ -335,9 +336,16 @@ function endTurn(
   );
   const { pending, lastSeq } = stored.header;
   const replaced = { messageId: turn.messageId, seq: lastSeq };
-  const ended = isReplacing
-    ? withHeader(stored, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
+  const isOfMessage = turn.replaces === null || isReplacing;
+  // What was stopped or has failed is not taken up again, whatever it has left open.
+  const open = outcome === "completed" ? parts : [];
+  const { messageId } = turn;
+  const answered = isOfMessage
+    ? withHeader(stored, withAnswer(stored.header, { messageId, parts: open, nowMs: facts.nowMs }))
     : stored;
+  const ended = isReplacing
+    ? withHeader(answered, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
+    : answered;
   return continueSession(ended, turn.agent, facts);
 }
 

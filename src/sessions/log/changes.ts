@@ -141,6 +141,7 @@ function tombstone(header: Header): Header {
     pending: [],
     preview: "",
     previewAuthor: "",
+    ...(header.approvals && { approvals: { seq: header.lastSeq, calls: [] } }),
   };
 }
 

@@ -26,6 +26,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export function createTurnLater(
   start: (call: LaterCall, wait: LaterWait) => Promise<void>,
   continued: UIMessage | undefined,
+  nowMs: () => number,
 ) {
   /** What calls wait for, by their ids. */
   const marks = new Map<string, LaterMark>();
@@ -33,10 +34,16 @@ export function createTurnLater(
   /** The inputs of calls, as the agent has sent them. */
   const inputs = new Map<string, Fields>();
 
+  /** When what calls wait for was started, if that was now. */
+  const begunMs = new Map<string, number>();
+
   const host: LaterHost = {
-    begin: start,
+    async begin(call, wait) {
+      begunMs.set(call.toolCallId, nowMs());
+      await start(call, wait);
+    },
     async output({ toolCallId }, wait) {
-      marks.set(toolCallId, markOf(wait));
+      marks.set(toolCallId, markOf(wait, begunMs.get(toolCallId) ?? nowMs()));
       unmarked.add(toolCallId);
       return undefined;
     },
@@ -109,15 +116,19 @@ async function leave(chunks: AsyncIterator<unknown, unknown>): Promise<IteratorR
   return (await chunks.return?.()) ?? { done: true, value: undefined };
 }
 
-function markOf(wait: LaterWait): LaterMark {
+function markOf(wait: LaterWait, sinceMs: number): LaterMark {
   switch (wait.type) {
     case "child":
       return { task: wait.name };
     case "time":
       return {};
     case "signal": {
-      const { signal, schema } = wait;
-      return { signal, ...(schema !== undefined && { schema }) };
+      const { signal, schema, timeoutMs } = wait;
+      return {
+        signal,
+        ...(schema !== undefined && { schema }),
+        ...(timeoutMs !== undefined && { untilMs: sinceMs + timeoutMs }),
+      };
     }
   }
 }

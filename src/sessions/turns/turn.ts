@@ -305,6 +305,7 @@ async function makeAnswer(
         const later = createTurnLater(
           (call, wait) => parts.startLater({ ...turn, sessionId, tenant }, call, wait),
           history.continued,
+          clock.now,
         );
         const step = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host })).step;
         const request = { spec, header, turn, history, usage: meter.ledger };

@@ -183,6 +183,8 @@ export function createThrottleGate(parts: ThrottleGateParts): ThrottleGate | und
       if (permit) {
         // Until the handler makes a call, its duration says nothing about the throttled service.
         permit.late = "ignored";
+        const what = handler.flow ? "run" : "task";
+        permit.work = { from: { id: claim.taskId, what }, fields: { name: claim.name } };
         attempt.throttled = { limiter, permit, priority, handedOver: false };
         deferred.resolved(demand);
         return;

@@ -210,6 +210,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
     "step_journal",
     "throttle",
     "throttle_report",
+    "throttle_event",
     "link",
     "audit",
   ] as const;

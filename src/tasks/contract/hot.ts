@@ -1,5 +1,6 @@
 import { countStep, toStoredRedrive } from "../../dead-letters/redrive.ts";
 import { readLinks } from "../../links/sql.ts";
+import { listFirings } from "../../schedules/sql.ts";
 import {
   discardTasks,
   failedAfter,
@@ -26,6 +27,17 @@ import {
   retryTask,
   tasksInClaimOrder,
 } from "../sql/inspect.ts";
+import { hasMoreAwaiting, listAwaiting } from "../sql/signals.ts";
+import { parked } from "../sql/task-state.ts";
+import {
+  countAhead,
+  countHeld,
+  type QueuePlace,
+  readDependencyStates,
+  readLateness,
+  readSlotHolders,
+  readStanding,
+} from "../sql/why.ts";
 import {
   claimOldest,
   claimReserved,
@@ -162,6 +174,25 @@ function runStatements(given: readonly Given[]): Statement[] {
 }
 
 /** What runs for every task, or for every beat, and so must never read the whole table. */
+const place: QueuePlace = {
+  taskId: "x",
+  name: "a",
+  tenant: "t1",
+  priority: 3,
+  createdAtMs: 5,
+  deaths: 0,
+  parked: parked.ready,
+  blockedBy: "key/a/k",
+};
+/** One in each line of tasks that are claimed in order. */
+const places: readonly QueuePlace[] = [
+  place,
+  { ...place, deaths: 2 },
+  { ...place, parked: parked.limited },
+  { ...place, parked: parked.limited, deaths: 2 },
+  { ...place, parked: parked.blocked },
+];
+
 export const hotStatements: Record<string, Statement | Statement[]> = {
   claimTasks: claimTasks(call),
   "claimTasks, going on": claimTasks({ ...call, from: { priority: 0, createdAt: 1 } }),
@@ -212,6 +243,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   trimReplaced: trimReplaced([key]),
   undoUnlessStored: undoUnlessStored([key], [key]),
   linkTasks: linkTasks([{ ...key, origin }]),
+  listFirings: listFirings("x5", { before: "x", count: 51 }),
   readLinks: [readLinks("x", "task", 10), readLinks("s", "session", 10)],
   namesWaiting: namesWaiting(),
   readyDepth: readyDepth([{ name: "a", priority: 3 }]),
@@ -224,6 +256,16 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     10_000,
   ),
   otherDepths: otherDepths(),
+  countAhead: places.flatMap((place) => countAhead(place, 10_000) ?? []),
+  readSlotHolders: [readSlotHolders("key/a/k", 20), readSlotHolders("tenant/t1", 20)],
+  listAwaiting: [
+    listAwaiting({ sinceMs: 5, taskId: "x" }, { tenant: undefined, count: 51 }),
+    listAwaiting({ sinceMs: 5, taskId: "x" }, { tenant: "t1", count: 51 }),
+    hasMoreAwaiting(),
+  ],
+  countHeld: countHeld(["pod", "pod-2"], 10_000),
+  readDependencyStates: readDependencyStates("x", 100),
+  readStanding: [readStanding("x"), readLateness("x")],
   seePods: readPods(["throttle_report", "session_log"]),
   claimsOf: claimsOf(["pod"], 10),
   recoverTasks: recoverTasks(orphans),

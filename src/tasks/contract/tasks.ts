@@ -31,6 +31,7 @@ import { stopContract } from "./stop.ts";
 import { storeErrorsContract } from "./store-errors.ts";
 import { twoClaimsContract } from "./two-claims.ts";
 import { waitForContract } from "./wait-for.ts";
+import { whyContract } from "./why.ts";
 import { enqueueAfterContract } from "./enqueue-after.ts";
 import { dependenciesContract } from "./dependencies.ts";
 import { completeWithinContract } from "./complete-within.ts";
@@ -92,4 +93,5 @@ export function workingContract(kind: StoreKind): void {
   stepWaitsContract(kind);
   stepChildrenContract(kind);
   taskVersionsContract(kind);
+  whyContract(kind);
 }

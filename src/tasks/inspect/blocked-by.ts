@@ -30,7 +30,7 @@ export type Workers = {
   markWaiting(tasks: readonly Task[]): Promise<Task[]>;
 };
 
-type WorkerCoverage = {
+export type WorkerCoverage = {
   /**
    * The names that live pods handle; for flows the highest version. Undefined if a pod does not
    * list its names.
@@ -197,11 +197,16 @@ function reasonOf(task: Task, nowMs: number): string | undefined {
 }
 
 async function readCoverage(database: Database): Promise<WorkerCoverage> {
+  return coverageOf(await database.read(livePods()));
+}
+
+/** What these pods handle, by the metadata in their rows. */
+export function coverageOf(pods: readonly Row[]): WorkerCoverage {
   const names = new Map<string, number>();
   const ofTasks = new Map<string, number>();
   const throttles = new Map<string, ThrottleOfName>();
   let allSay = true;
-  for (const row of await database.read(livePods())) {
+  for (const row of pods) {
     const metadata = parse(row["metadata"]);
     const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
     if (!Array.isArray(metadata["names"])) allSay = false;
@@ -221,7 +226,7 @@ function raise(names: Map<string, number>, name: string, declared: unknown): voi
 }
 
 /** True if a live pod can take it: in the version that has got on with it, or a later one. */
-function isCovered(
+export function isCovered(
   { names, versions }: WorkerCoverage,
   name: string,
   flowVersion: number | null,

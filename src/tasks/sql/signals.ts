@@ -3,12 +3,14 @@ import {
   contentValue,
   forUpdateOfTask,
   join,
+  limit,
+  literal,
   now,
   sql,
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { parkedAs, readyOrLimited } from "./task-state.ts";
+import { isDelayed, parkedAs, readyOrLimited, waitsForSignal } from "./task-state.ts";
 
 const tasks = table("task");
 const signals = table("task_signal");
@@ -65,6 +67,47 @@ export function sendSignal(
     sql`select status, flow_version, case when ${sent} then 1 else 0 end as sent
       from ${tasks} where task_id = ${taskId}`,
   ];
+}
+
+/** A position in the order of what waits for signals: the longest waiting first. */
+export type AwaitingCursor = { readonly sinceMs: number; readonly taskId: string };
+
+/** How many tasks are looked at that wait without a limit, and how many that wait for a time. */
+export const maxAwaitingWalked = 20_000;
+
+const bounded = limit(maxAwaitingWalked);
+
+/**
+ * The next tasks and runs that wait for a signal, the longest waiting first. They are found among the first
+ * of two indexes, of which none has that order, so that the bound holds for what is looked at.
+ */
+export function listAwaiting(
+  after: AwaitingCursor,
+  { tenant, count }: { tenant: string | undefined; count: number },
+): Statement {
+  const columns = sql`task_id, tenant, name, flow_version, awaits,
+    coalesce(advanced_at, last_update) as since_at`;
+  const ofTenant = tenant === undefined ? sql`` : sql`and tenant = ${tenant}`;
+  // The keys of children end with a slash, which no signal has in its name.
+  return sql`
+    select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
+      select * from (select ${columns}, cast(null as bigint) as until_at from ${tasks}
+        where ${waitsForSignal} order by name ${bounded}) without_limit
+      union all
+      select * from (select ${columns}, run_at as until_at from ${tasks}
+        where ${isDelayed} order by run_at ${bounded}) with_limit) waiting
+    where awaits is not null and awaits not like '%/' ${ofTenant}
+      and (since_at, task_id) > (${after.sinceMs}, ${after.taskId})
+    order by since_at, task_id ${limit(count)}`;
+}
+
+/** Whether there is more to look at than `listAwaiting` does. */
+export function hasMoreAwaiting(): Statement {
+  const beyond = (which: Statement, order: Statement) => sql`exists (
+    select 1 from ${tasks} where ${which} order by ${order} limit 1 offset ${literal(maxAwaitingWalked)})`;
+  return sql`
+    select case when ${beyond(waitsForSignal, sql`name`)} or ${beyond(isDelayed, sql`run_at`)}
+      then 1 else 0 end as more`;
 }
 
 /** The first unused signal of a task or run, under any of these names. */

@@ -50,6 +50,7 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
   await store.database.write([
     sql`delete from ${table("throttle")}`,
     sql`delete from ${table("throttle_report")}`,
+    sql`delete from ${table("throttle_event")}`,
   ]);
   return store;
 }

@@ -135,6 +135,60 @@ export function step(
   return afterDecision(settings, refilled, { elapsedMs, sample, counts, restrained });
 }
 
+/** Why a step has led to another limit or another state of the breaker. */
+export type LearnedCause =
+  | "learned_up"
+  /** The downstream's answers state a rate that allows more. */
+  | "promised"
+  /** Calls were refused for lack of capacity. */
+  | "refused"
+  /** Too many calls timed out or failed. */
+  | "errors"
+  /** Calls took longer than they do under less load. */
+  | "slow"
+  /** Lower for another reason of the algorithm. */
+  | "lowered"
+  /** The options in code are others now. */
+  | "settings"
+  | "unpinned"
+  | "breaker_opened"
+  | "breaker_half_opened"
+  | "breaker_closed";
+
+const breakerCauses = {
+  open: "breaker_opened",
+  half_open: "breaker_half_opened",
+  closed: "breaker_closed",
+} as const;
+
+/** Pure: the cause of what a step has changed, found in what it was given. */
+export function causeOf(
+  settings: ControllerSettings,
+  before: ControllerState,
+  after: ControllerState,
+  input: StepInput,
+): LearnedCause {
+  if (after.breaker.state !== before.breaker.state) return breakerCauses[after.breaker.state];
+  if (before.pinned !== null && settings.pinned === null) return "unpinned";
+  const elapsedMs = Math.max(0, input.elapsedMs);
+  const { sample } = input;
+  const observed = withObservations(settings, before, { elapsedMs, ...(sample && { sample }) });
+  const fitted = withSettings(settings, observed);
+  if (settings.pinned !== null || fitted.limit !== before.limit) return "settings";
+  if (after.limit > before.limit) {
+    const calls = promisedCalls(after.promised, windowDurations(after.windows).latencies);
+    const isPromised = calls !== undefined && after.limit === clamped(settings, calls);
+    return isPromised ? "promised" : "learned_up";
+  }
+  const counts = sample ? asOf(sample, fitted.epoch).counts : noCounts;
+  const evidence = {
+    ...evidenceOf(settings, fitted, { elapsedMs, sample, counts }),
+    restrained: input.restrained ?? false,
+  };
+  if (evidence.struck !== null) return evidence.struck === "throttled" ? "refused" : "errors";
+  return isSlow(evidence) ? "slow" : "lowered";
+}
+
 export function allowanceOf(
   settings: ControllerSettings,
   state: ControllerState,

@@ -402,6 +402,9 @@ export function createLimiter(options: LimiterOptions) {
       grantPermits();
     },
 
+    /** The calls in flight, in the order in which they began. */
+    permitsInUse: calls.all,
+
     takeSample: (): Sample => takeSample(clock.monotonic()),
 
     demand: (): Demand => ({

@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import type { Origin } from "../../pods/unhandled-errors.ts";
 import { type CallOutcome, isAmount, toCallOutcome } from "../classify.ts";
 import { type OutcomeKind, outcomeKinds } from "../learning/sample.ts";
 import type { HeadersLike } from "../rate-headers.ts";
@@ -48,6 +49,9 @@ export type Permit = ThrottledCall & {
   release(ending: OutcomeKind | CallOutcome): void;
 };
 
+/** The task, run or turn whose code holds a permit. */
+export type PermitWork = Pick<Origin, "from" | "fields">;
+
 /** What a permit needs of its limiter. */
 type PermitHost = {
   nowMs(): number;
@@ -83,6 +87,8 @@ export class HeldPermit implements Permit {
   number: number;
   beganMs: number;
   deadlineMs: number;
+  /** Undefined for code outside of handlers and agents. */
+  work: PermitWork | undefined;
   released = false;
   /** Its holder has released it; calls made under it may still run. */
   over = false;
@@ -261,6 +267,7 @@ export function createCallsInFlight(settings: LimiterSettings, host: PermitHost)
     get size() {
       return inFlight.size;
     },
+    all: (): HeldPermit[] => [...inFlight],
     /** How many have begun so far. */
     get begun() {
       return begun;

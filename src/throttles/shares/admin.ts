@@ -6,11 +6,13 @@ import {
   reportLost,
   writeAct,
 } from "../../audit/act.ts";
+import { actorName, currentActor } from "../../audit/actor.ts";
 import { contendedCodes, FlotillaError, hasCode } from "../../base/errors.ts";
 import { checkNumber, checkOptions, isStorable } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
 import type { Database, Row } from "../../store/database.ts";
 import type { Statement } from "../../store/sql.ts";
+import type { LearnedCause } from "../learning/limit-controller.ts";
 import type { ControllerSettings } from "../settings.ts";
 import { type ThrottleStats, toThrottleStats } from "./fleet-learning.ts";
 import {
@@ -18,7 +20,9 @@ import {
   entryOfPin,
   getReports,
   getThrottles,
+  listEvents,
   listThrottles,
+  noteChange,
   pinBound,
   type ThrottleId,
   throttleMapKey,
@@ -79,11 +83,43 @@ export type ThrottleKey = {
   key?: string;
 };
 
+/** Why a bound has changed. */
+export type BoundCause = LearnedCause | "first_use" | "pinned";
+
+/** A change of a throttle's bound, or of its breaker. */
+export type BoundEvent = {
+  /** Rises with every change of this throttle and key. */
+  readonly seq: number;
+  readonly atMs: number;
+  readonly cause: BoundCause;
+  /** Null for the first. */
+  readonly before: number | null;
+  readonly bound: number;
+  readonly epoch: number;
+  readonly breaker: CallConstraints["breaker"];
+  /** Who pinned or unpinned it, as the audit names actors; null for what was learned. */
+  readonly by: string | null;
+};
+
+export type BoundEventPage = {
+  readonly events: BoundEvent[];
+  readonly next: string | null;
+};
+
+export type BoundEventOptions = ThrottleKey & {
+  /** The `next` of the page before. */
+  cursor?: string;
+  /** 1 to 1,000. Default 50. */
+  limit?: number;
+};
+
 /** Reads the throttles of the fleet, and pins their limits. */
 export type ThrottlesClient = {
   /** A page, ordered by name and key. */
   list(options?: ThrottleListOptions): Promise<ThrottlePage>;
   get(name: string, options?: ThrottleKey): Promise<ThrottleView | undefined>;
+  /** How the bound of a throttle has changed and why, newest first. The last thousand are kept. */
+  events(name: string, options?: BoundEventOptions): Promise<BoundEventPage>;
   /** Sets the limit of all pods by hand. Nothing is learned until it is unpinned. */
   pin(name: string, limit: number, options?: ThrottleKey): Promise<ThrottleView>;
   /** Lets the limit be learned again, from what was known before it was pinned. */
@@ -114,6 +150,14 @@ export function createThrottlesClient(parts: ActParts): ThrottlesClient {
       return { throttles: page.items, next: page.hasMore ? cursorOf(page.items.at(-1)!) : null };
     },
     get: async (name, options) => readThrottle(database, checkedThrottleId(name, options)),
+    async events(name, { cursor, limit = 50, ...key } = {}) {
+      const throttleId = checkedThrottleId(name, key);
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const before = cursor === undefined ? undefined : seqOfCursor(cursor);
+      const rows = await database.read(listEvents(throttleId, { before, count: limit + 1 }));
+      const events = rows.slice(0, limit).map(toEvent);
+      return { events, next: rows.length > limit ? String(events.at(-1)!.seq) : null };
+    },
     async pin(name, limit, options) {
       checkNumber("limit", limit, pinRange);
       const throttleId = checkedThrottleId(name, options);
@@ -149,6 +193,24 @@ function idOfCursor(cursor: string): ThrottleId {
     // Refused below.
   }
   throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
+}
+
+function seqOfCursor(cursor: string): number {
+  if (/^\d{1,15}$/.test(cursor)) return Number(cursor);
+  throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
+}
+
+function toEvent(row: Row): BoundEvent {
+  return {
+    seq: Number(row["seq"]),
+    atMs: Number(row["at"]),
+    cause: row["cause"],
+    before: row["bound_before"] === null ? null : Number(row["bound_before"]),
+    bound: Number(row["bound"]),
+    epoch: Number(row["epoch"]),
+    breaker: row["breaker"],
+    by: row["actor"],
+  };
 }
 
 function isText(value: unknown): value is string {
@@ -297,9 +359,18 @@ async function changeManually(
       before: JSON.stringify({ pinned: before }),
       after: JSON.stringify({ pinned }),
     };
+    const actor = currentActor();
+    const change = {
+      cause: pinned === null ? "unpinned" : "pinned",
+      // A limit that is set by hand knows no breaker.
+      breaker: pinned === null ? toConstraints(row["gate"] as string).breaker : "closed",
+      ...(pinned !== null && { bound: pinned }),
+      ...(actor && { actor: actorName(actor) }),
+    } as const;
     try {
       const statements: ActWrite["statements"] = (_, entry) => [
         ...entryOfPin(throttleId, rev, states, entry),
+        ...noteChange(throttleId, rev, change),
         statement(rev),
       ];
       const { stored } = await writeAct(parts, act, { statements, hasAnswer: false }, once);

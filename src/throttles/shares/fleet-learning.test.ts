@@ -3,16 +3,13 @@ import { addCounts, emptySample, noCounts, type Sample } from "../learning/sampl
 import { resolveControllerOptions } from "../settings.ts";
 import { countedPermits, type SilentPods } from "./silence.ts";
 import {
-  addToTotals,
   learnFromReports,
   type LearnedRow,
-  noTotals,
   type Report,
-  sampleBetween,
   type LearnedState,
   toThrottleStats,
-  type Totals,
 } from "./fleet-learning.ts";
+import { addToTotals, noTotals, sampleBetween, type Totals } from "./totals.ts";
 
 const sampleOf = (success: number, more: Partial<Sample> = {}): Sample => ({
   ...emptySample(1),

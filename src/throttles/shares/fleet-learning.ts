@@ -2,20 +2,21 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Database, Row } from "../../store/database.ts";
+import type { Statement } from "../../store/sql.ts";
 import {
   allowanceOf,
+  causeOf,
   type ControllerState,
   initialState,
   step,
 } from "../learning/limit-controller.ts";
-import { addHistograms, type Histogram, percentile } from "../learning/histogram.ts";
+import { percentile } from "../learning/histogram.ts";
 import {
   addCounts,
   addSamples,
   type OutcomeCounts,
   emptySample,
   noCounts,
-  outcomeKinds,
   type Sample,
 } from "../learning/sample.ts";
 import { windowDurations } from "../learning/windows.ts";
@@ -31,9 +32,12 @@ import {
   type ShareEntries,
   type ThrottleId,
   throttleMapKey,
+  noteChange,
   pruneReports,
   pruneThrottles,
+  unusedThrottles,
 } from "./sql.ts";
+import { noTotals, sampleBetween, type Totals } from "./totals.ts";
 
 type LearningOptions = {
   readonly database: Database;
@@ -55,6 +59,8 @@ const dayMs = 86_400_000;
 const reportedWithinMs = 10_000;
 const reportsKeptMs = 60_000;
 const pruneEveryMs = 60_000;
+// The rest is found a minute later.
+const maxPruned = 100;
 // A throttle that this leader hasn't stepped before was probably stepped by the last leader just now.
 const firstElapsedMs = 1_000;
 const maxTries = 5;
@@ -153,13 +159,17 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
           return stepOf(row, byThrottle.get(at)!.reports, memories.get(at)!) ?? [];
         });
       if (steps.length === 0) return;
-      const tables = await database.write(
-        steps.map(({ row, learned }) => changeLearned(row, row.rev, learned)),
-      );
+      const statements: Statement[] = [];
+      const answers = steps.map(({ row, learned }) => {
+        const { change, bound, epoch } = learned;
+        if (change) statements.push(...noteChange(row, row.rev, { ...change, bound, epoch }));
+        return statements.push(changeLearned(row, row.rev, learned)) - 1;
+      });
+      const tables = await database.write(statements);
       open = [];
       for (const [nth, { row, nowMs, learned }] of steps.entries()) {
         const { name, key } = row;
-        if (tables[nth]!.length === 0) {
+        if (tables[answers[nth]!]!.length === 0) {
           open.push({ name, key });
           continue;
         }
@@ -174,7 +184,13 @@ export function createFleetLearning(options: LearningOptions): FleetLearning {
     const nowMs = clock.monotonic();
     if (nowMs - prunedMs < pruneEveryMs) return;
     prunedMs = nowMs;
-    await database.write([pruneReports(reportsKeptMs), pruneThrottles(rememberMs)]);
+    const unused = (await database.read(unusedThrottles(rememberMs, maxPruned))).map(
+      ({ name, key }) => ({ name: name as string, key: key as string }),
+    );
+    await database.write([
+      pruneReports(reportsKeptMs),
+      ...(unused.length > 0 ? pruneThrottles(unused, rememberMs) : []),
+    ]);
   };
 
   return {
@@ -307,11 +323,8 @@ export function learnFromReports(
   if (sample) sample = { ...sample, peak: peakOf(reports, sample.epoch) };
   const last = stored?.controller ?? initialState(settings);
   const before = { ...last, epoch: Math.max(last.epoch, row.epoch) };
-  const controller = step(settings, before, {
-    elapsedMs,
-    restrained: true,
-    ...(sample && { sample }),
-  });
+  const input = { elapsedMs, restrained: true, ...(sample && { sample }) };
+  const controller = step(settings, before, input);
   const { limit, epoch, holdMs, breaker, refillPerS } = allowanceOf(settings, controller);
   const doubted = doubtedPods(row, sample);
   // A limit that was set by hand, or as the maximum, holds even if a silent pod goes on calling.
@@ -324,10 +337,18 @@ export function learnFromReports(
     ...(refillPerS !== undefined && { refillPerS }),
     ...(anySilent && { silent }),
   };
+  // No call begins while the breaker is open, so shares may stay as they are.
+  const bound = breaker === "open" ? row.bound : limit;
+  const isOther = bound !== row.bound || breaker !== last.breaker.state;
   return {
-    // No call begins while the breaker is open, so shares may stay as they are.
-    bound: breaker === "open" ? row.bound : limit,
+    bound,
     epoch,
+    ...(isOther && {
+      change: {
+        cause: isByHand(row, last) ? "unpinned" : causeOf(settings, before, controller, input),
+        breaker,
+      },
+    }),
     constraints: JSON.stringify(constraints),
     state: JSON.stringify({
       controller,
@@ -337,6 +358,12 @@ export function learnFromReports(
     } satisfies LearnedState),
     stats: JSON.stringify(nextStats(row.stats, controller, sample)),
   };
+}
+
+/** Whether the bound is none that was learned: it was pinned, and unpinned before a pass has seen it. */
+function isByHand({ bound, settings, stored }: LearnedRow, last: ControllerState): boolean {
+  if (!stored || settings.pinned !== null || last.breaker.state === "open") return false;
+  return bound !== allowanceOf({ ...settings, pinned: last.pinned }, last).limit;
 }
 
 /** Calls of silent pods would be a part of all calls, so as many are refused. Probes have fewer refused. */
@@ -383,96 +410,4 @@ function blend(known: number | undefined, next: number, weight: number): number 
 
 export function toThrottleStats(text: string): ThrottleStats {
   return { outcomes: noCounts, ...(JSON.parse(text) as Partial<ThrottleStats>) };
-}
-
-/**
- * The outcomes of a pod's calls since it started, as in its reports. Sums that only grow can be sent
- * twice or be missed: the leader takes the difference to the totals that it counted last.
- */
-export type Totals = {
-  readonly epoch: number;
-  /** Calls that began in this epoch, and all calls. */
-  readonly present: OutcomeCounts;
-  readonly all: OutcomeCounts;
-  readonly spanMs: number;
-  readonly acceptedMs: number;
-  readonly latencies: Histogram;
-  readonly firstTokens: Histogram;
-  readonly rateLimited: number;
-  readonly used: number;
-  /** In how many samples the limit was reached. */
-  readonly limited: number;
-  /** Calls that were refused although something remained. */
-  readonly broken: number;
-  /** Of the last sample alone: the most calls at once, the remaining `Retry-After`, the promised rate. */
-  readonly peak: number;
-  readonly retryAfterMs: number;
-  readonly promisedPerS: number;
-};
-
-export const noTotals: Totals = {
-  epoch: 0,
-  present: noCounts,
-  all: noCounts,
-  spanMs: 0,
-  acceptedMs: 0,
-  latencies: [],
-  firstTokens: [],
-  rateLimited: 0,
-  used: 0,
-  limited: 0,
-  broken: 0,
-  peak: 0,
-  retryAfterMs: 0,
-  promisedPerS: 0,
-};
-
-export function addToTotals(totals: Totals, sample: Sample): Totals {
-  const { counts, earlier } = sample;
-  return {
-    epoch: sample.epoch,
-    present: sample.epoch === totals.epoch ? addCounts(totals.present, counts) : counts,
-    all: addCounts(totals.all, addCounts(counts, earlier)),
-    spanMs: Math.round(totals.spanMs + sample.spanMs),
-    acceptedMs: Math.round(totals.acceptedMs + sample.acceptedMs),
-    latencies: addHistograms(totals.latencies, sample.latencies),
-    firstTokens: addHistograms(totals.firstTokens, sample.firstTokens),
-    rateLimited: totals.rateLimited + sample.rateLimited,
-    used: totals.used + sample.used,
-    limited: totals.limited + (sample.limited ? 1 : 0),
-    peak: sample.peak,
-    retryAfterMs: Math.round(sample.retryAfterMs),
-    broken: totals.broken + sample.broken,
-    promisedPerS: sample.promisedPerS,
-  };
-}
-
-/** The calls between two states of the totals. */
-export function sampleBetween(before: Totals, after: Totals): Sample {
-  const known = after.epoch === before.epoch ? before.present : noCounts;
-  const counts = subtractCounts(after.present, known);
-  return {
-    epoch: after.epoch,
-    counts,
-    earlier: subtractCounts(subtractCounts(after.all, before.all), counts),
-    spanMs: after.spanMs - before.spanMs,
-    acceptedMs: after.acceptedMs - before.acceptedMs,
-    latencies: subtractHistograms(after.latencies, before.latencies),
-    firstTokens: subtractHistograms(after.firstTokens, before.firstTokens),
-    peak: after.peak,
-    limited: after.limited > before.limited,
-    retryAfterMs: after.retryAfterMs,
-    rateLimited: after.rateLimited - before.rateLimited,
-    used: after.used - before.used,
-    broken: after.broken - before.broken,
-    promisedPerS: after.promisedPerS,
-  };
-}
-
-function subtractCounts(a: OutcomeCounts, b: OutcomeCounts): OutcomeCounts {
-  return Object.fromEntries(outcomeKinds.map((kind) => [kind, a[kind] - b[kind]])) as OutcomeCounts;
-}
-
-function subtractHistograms(a: Histogram, b: Histogram): Histogram {
-  return a.map((count, bucket) => count - (b[bucket] ?? 0));
 }

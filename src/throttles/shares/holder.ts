@@ -18,7 +18,7 @@ import {
 } from "./lease.ts";
 import { countedPermits, isCounted, silentAfterMs } from "./silence.ts";
 import type { ThrottleId, ReportRow, SharedRow } from "./sql.ts";
-import { addToTotals, noTotals, type Totals } from "./fleet-learning.ts";
+import { addToTotals, noTotals, type Totals } from "./totals.ts";
 
 /** The part of a limiter that sharing needs. */
 export type SharedLimiter = Pick<

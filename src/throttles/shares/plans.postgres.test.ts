@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
 import { planning } from "../../store/contract/planning.ts";
-import { getDemands, getReports, getShares, getThrottles, listThrottles } from "./sql.ts";
+import {
+  getDemands,
+  getReports,
+  getShares,
+  getThrottles,
+  listEvents,
+  listThrottles,
+  noteChange,
+  pruneThrottles,
+} from "./sql.ts";
 
 // Keys that are derived from callers are many, and the planner has no statistics about that.
 const planOf = planning([
@@ -11,6 +20,8 @@ const planOf = planning([
   `insert into flotilla.throttle_report
       (name, key, pod_id, seq, demand, in_flight, waiting, totals, at)
     select 'api', 'k' || nth, 'p', 1, 1, 1, 1, '{}', 0 from generate_series(1, 20000) nth`,
+  `insert into flotilla.throttle_event (name, key, seq, cause, bound, epoch)
+    select 'api', 'k' || nth % 100, nth, 'slow', 1, 1 from generate_series(1, 20000) nth`,
 ]);
 const place = { name: "api", key: "k9" };
 
@@ -21,6 +32,13 @@ test.each([
   ["what pods want", getDemands([place])],
   ["a throttle", getThrottles([place])],
   ["what pods have reported of it", getReports([place])],
+  ["how its bound has changed", listEvents(place, { before: 9, count: 50 })],
+  ["the note of a change", noteChange(place, 3, { cause: "slow", breaker: "closed" })[1]!],
+  [
+    "the changes that are forgotten",
+    noteChange(place, 3, { cause: "slow", breaker: "closed" })[2]!,
+  ],
+  ["the changes of one that is unused", pruneThrottles([place], 1_000)[1]!],
 ])("Postgres goes to %s directly", async (_, statement) => {
   const plan = await planOf(statement);
   expect(plan).toMatch(/Index Cond: \(/);

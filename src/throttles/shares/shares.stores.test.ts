@@ -1,5 +1,6 @@
 import { afterAll } from "vitest";
 import { storeKinds } from "../../store/contract/kinds.ts";
+import { boundEventsContract } from "../contract/bound-events.ts";
 import { closeFleets } from "../contract/shares-fleet.ts";
 import { learningContract } from "../contract/fleet-learning.ts";
 import { sharesContract } from "../contract/shares.ts";
@@ -9,4 +10,5 @@ afterAll(closeFleets);
 for (const kind of storeKinds) {
   sharesContract(kind);
   learningContract(kind);
+  boundEventsContract(kind);
 }

@@ -12,6 +12,7 @@ import {
   getShares,
   type ThrottleId,
   throttleMapKey,
+  noteFirstUse,
   putReports,
   putSettings,
   toSharedRow,
@@ -135,7 +136,9 @@ export function createShares(options: SharesOptions): Shares {
     const ids = all.map(({ holder }) => holder.place);
     const fresh = all.filter(({ known }) => !known).map(({ holder }) => toNewThrottle(holder));
     const tables = await database.write([
-      ...(fresh.length > 0 ? [insertThrottles(fresh), putSettings(fresh)] : []),
+      ...(fresh.length > 0
+        ? [insertThrottles(fresh), noteFirstUse(fresh), putSettings(fresh)]
+        : []),
       putReports(all.map(({ holder }) => holder.report())),
       getShares(ids),
       getDemands(ids),

@@ -10,12 +10,16 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import type { LearnedAllowance } from "../learning/limit-controller.ts";
+import type { LearnedAllowance, LearnedCause } from "../learning/limit-controller.ts";
 import type { ShareEntry } from "./lease.ts";
 import type { SilentPods } from "./silence.ts";
 
 const throttles = table("throttle");
 const reports = table("throttle_report");
+const events = table("throttle_event");
+
+/** How many changes are kept for each throttle and key. */
+export const maxEventsKept = 1_000;
 
 /** A throttle's name and key. The key is empty where it has none. */
 export type ThrottleId = { readonly name: string; readonly key: string };
@@ -134,7 +138,68 @@ export type Learned = {
   readonly constraints: string;
   readonly state: string;
   readonly stats: string;
+  /** Why the bound or the breaker is another than before; absent where both are as they were. */
+  readonly change?: Pick<BoundChange, "cause" | "breaker">;
 };
+
+/** A change of a bound, for the transaction that makes it. */
+export type BoundChange = {
+  readonly cause: LearnedCause | "pinned";
+  readonly breaker: LearnedAllowance["breaker"];
+  /** Undefined: it stays as it is. */
+  readonly bound?: number | undefined;
+  /** Undefined: the next. */
+  readonly epoch?: number | undefined;
+  /** Of a change by hand: its actor, as the audit names it. */
+  readonly actor?: string | undefined;
+};
+
+/**
+ * Notes a change of the row as it was read, with the lock that keeps it so, and forgets the oldest. Goes
+ * before the change itself: if the row has moved on, neither is stored.
+ */
+export function noteChange(id: ThrottleId, rev: number, change: BoundChange): Statement[] {
+  const { cause, breaker, bound = null, epoch = null, actor = null } = change;
+  const asSeen = isAt(id, rev);
+  const newest = sql`(select max(past.seq) from ${events} past
+    where past.name = ${id.name} and past.key = ${id.key})`;
+  return [
+    sql`select rev from ${throttles} where ${asSeen} ${forUpdate}`,
+    sql`
+      insert into ${events} (name, key, seq, at, cause, bound_before, bound, epoch, breaker, actor)
+      select name, key, coalesce(${newest}, 0) + 1, ${now}, ${cause}, bound,
+        coalesce(cast(${bound} as integer), bound),
+        coalesce(cast(${epoch} as bigint), epoch + 1), ${breaker}, ${actor}
+      from ${throttles} where ${asSeen}`,
+    sql`
+      delete from ${events}
+      where name = ${id.name} and key = ${id.key} and seq <= ${newest} - ${maxEventsKept}`,
+  ];
+}
+
+/** Notes the first bounds of throttles. Goes after `insertThrottles`. */
+export function noteFirstUse(ids: readonly ThrottleId[]): Statement {
+  return sql`
+    insert into ${events} (name, key, seq, at, cause, bound, epoch)
+    select throttle.name, throttle.key, 1, ${now}, 'first_use', throttle.bound, throttle.epoch
+    from ${idRows(ids)} wanted join ${throttles} throttle
+      on throttle.name = wanted.name and throttle.key = wanted.key
+    where throttle.state is null and throttle.pinned is null
+      and not exists (select 1 from ${events} past
+        where past.name = throttle.name and past.key = throttle.key)
+    on conflict (name, key, seq) do nothing`;
+}
+
+/** The changes of a bound, newest first. */
+export function listEvents(
+  { name, key }: ThrottleId,
+  { before, count }: { before?: number | undefined; count: number },
+): Statement {
+  const below = before === undefined ? sql`` : sql`and seq < ${before}`;
+  return sql`
+    select seq, at, cause, bound_before, bound, epoch, breaker, actor from ${events}
+    where name = ${name} and key = ${key} ${below} order by seq desc ${limit(count)}`;
+}
 
 export function changeLearned(id: ThrottleId, rev: number, learned: Learned): Statement {
   const { bound, epoch, constraints, state, stats } = learned;
@@ -221,11 +286,28 @@ export function pruneReports(olderMs: number): Statement {
   return sql`delete from ${reports} where at < ${now} - ${olderMs}`;
 }
 
-/** Deletes throttles that were unused for so long that what was learned may be wrong by now. */
-export function pruneThrottles(olderMs: number): Statement {
+/** The first throttles that were unused for so long that what was learned may be wrong by now. */
+export function unusedThrottles(olderMs: number, count: number): Statement {
   return sql`
-    delete from ${throttles}
-    where last_update < ${now} - ${olderMs} and shares = '{}' and pinned is null`;
+    select name, key from ${throttles} throttle where ${isUnused(olderMs)}
+    order by name, key ${limit(count)}`;
+}
+
+/** Deletes those that are still unused, with their changes. */
+export function pruneThrottles(ids: readonly ThrottleId[], olderMs: number): Statement[] {
+  // One by one, because a planner would compare a list with every change that there is.
+  return ids.flatMap(({ name, key }) => [
+    sql`delete from ${throttles} as throttle
+      where throttle.name = ${name} and throttle.key = ${key} and ${isUnused(olderMs)}`,
+    sql`delete from ${events} where name = ${name} and key = ${key}
+      and not exists (select 1 from ${throttles} throttle
+        where throttle.name = ${name} and throttle.key = ${key})`,
+  ]);
+}
+
+function isUnused(olderMs: number): Statement {
+  return sql`throttle.last_update < ${now} - ${olderMs} and throttle.shares = '{}'
+    and throttle.pinned is null`;
 }
 
 /** What limits calls besides the bound. Stored in the column `gate`. */

@@ -9,6 +9,7 @@ import {
   changeLearned,
   getThrottles,
   type Learned,
+  noteChange,
   type ThrottleId,
 } from "./sql.ts";
 
@@ -29,8 +30,13 @@ export async function raiseToRate(
     const row = stored && toLearnedRow(stored);
     const raised = row && raisedByRate(row, rate);
     if (!raised) return;
-    const [changed] = await database.write([changeLearned(throttleId, row.rev, raised)]);
-    if (changed!.length > 0) return;
+    const { bound, epoch } = raised;
+    const change = { cause: "promised", breaker: "closed", bound, epoch } as const;
+    const tables = await database.write([
+      ...noteChange(throttleId, row.rev, change),
+      changeLearned(throttleId, row.rev, raised),
+    ]);
+    if (tables.at(-1)!.length > 0) return;
   }
 }
 

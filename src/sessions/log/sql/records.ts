@@ -13,6 +13,7 @@ import {
   type Value,
 } from "../../../store/sql.ts";
 import { deleteLinksFromSessions } from "../../../links/sql.ts";
+import { approvalsOf } from "../../conversation/approvals.ts";
 import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
 import { entryBody } from "../entry-body.ts";
@@ -145,22 +146,35 @@ function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Stateme
     ({ changes }) => changes.metadata.size > 0 || changes.deleted.length > 0,
   );
   const withBytes = records.some(({ changes }) => changes.tenants !== undefined);
+  // Few sessions have ever waited for a person.
+  const withApprovals = records.some(({ changes }) =>
+    changes.headers.some(({ approvals }) => approvals !== undefined),
+  );
   const columnsOf: Columns = {
     ...headerColumns,
     ...(withMetadata && ({ metadata: "content" } as const)),
     ...(withBytes && ({ bytes: "integer" } as const)),
+    ...(withApprovals && approvalColumns),
   };
   const fresh = rowsOf(columnsOf, records, headersOf, (each, record) => {
     const row = fromHeader(each, record);
     if (withMetadata) row.push(record.changes.metadata.get(each.sessionId) ?? null);
     if (withBytes) row.push(each.bytes ?? 0);
+    if (withApprovals) row.push(...fromApprovals(each));
     return row;
   });
   const names = sql`
     session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
     last_offset, log_id`;
-  const bytes = withBytes ? sql`, bytes` : sql``;
-  const setBytes = withBytes ? sql`, bytes = excluded.bytes` : sql``;
+  const bytes = sql`${withBytes ? sql`, bytes` : sql``}${
+    withApprovals ? sql`, approval_since, approval_until, approval_tool, approval_seq` : sql``
+  }`;
+  const setApprovals = sql`, approval_since = excluded.approval_since,
+      approval_until = excluded.approval_until, approval_tool = excluded.approval_tool,
+      approval_seq = excluded.approval_seq`;
+  const setBytes = sql`${withBytes ? sql`, bytes = excluded.bytes` : sql``}${
+    withApprovals ? setApprovals : sql``
+  }`;
   const setMetadata = sql`, metadata = case when excluded.status = 'deleted' then null
     else coalesce(excluded.metadata, ${sessions}.metadata) end`;
   return sql`
@@ -429,6 +443,25 @@ function fromTurn(turn: Changes["turns"][number]): Value[] {
   const millionths = cost === null ? null : Math.round(cost * 1e6);
   const spent = [input, output, cached, model, millionths];
   return [sessionId, epoch, attempt, agent, podId, ...times, outcome, ...spent];
+}
+
+const approvalColumns = {
+  approval_since: "integer",
+  approval_until: "integer",
+  approval_tool: "text",
+  approval_seq: "integer",
+} as const;
+
+function fromApprovals(header: Header): Value[] {
+  const calls = approvalsOf(header);
+  if (calls.length === 0) return [null, null, null, null];
+  const untilMs = Math.min(...calls.map((call) => call.untilMs ?? Infinity));
+  return [
+    Math.min(...calls.map(({ sinceMs }) => sinceMs)),
+    untilMs === Infinity ? null : untilMs,
+    calls[0]!.tool,
+    header.lastSeq,
+  ];
 }
 
 const headerColumns = {
