@@ -3,6 +3,14 @@ export { actAs, type Actor } from "./audit/actor.ts";
 export type { Audit, AuditEntry, AuditListOptions, AuditPage } from "./audit/audit.ts";
 export type { AuditConfig } from "./audit/leader.ts";
 export type { Backoff } from "./base/backoff.ts";
+export type { Bulk, BulkAction, BulkRequest, BulkState } from "./bulk/bulk.ts";
+export type {
+  BulkListOptions,
+  BulkPage,
+  BulkPreview,
+  Bulks,
+  FollowBulkOptions,
+} from "./bulk/bulks.ts";
 export type { PayloadCodec } from "./store/codec/codec.ts";
 export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
 export type {
@@ -166,7 +174,8 @@ export {
 export type { QuotaConfig, TenantQuota } from "./runtime/quota-config.ts";
 export { type Role, type Verb } from "./protocol/verbs.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
-export { connect, type ConnectOptions, type Flotilla, type PodInfo } from "./runtime/connect.ts";
+export { connect, type ConnectOptions, type Flotilla } from "./runtime/connect.ts";
+export type { PodActs, PodInfo } from "./runtime/pods.ts";
 export type { PodPulse } from "./pods/pulse.ts";
 export type {
   ListSubjectsOptions,

@@ -261,8 +261,42 @@ describe("tasks through a server", () => {
     await both("limits", "list", "--json");
     await onServer("limits", "unset", "tenant/acme");
     expect((await both("pods")).stdout).toContain("up");
+    const { podId } = JSON.parse((await onServer("pods", "--json")).stdout).pods[0];
+    expect((await onServer("pods", "drain", podId)).stdout).toContain("takes no more work");
+    const drained = async () => (await onStore("pods")).stdout.includes("drained: takes no work");
+    await vi.waitUntil(drained, { timeout: 30_000 });
+    expect((await onStore("pods", "undrain", podId)).stdout).toContain("takes work again");
+    await vi.waitUntil(async () => !(await drained()), { timeout: 30_000 });
+    expect(await both("pods", "drain", "none")).toMatchObject({ code: 4 });
     expect((await both("throttles")).stdout).toContain("no throttles");
     expect(await both("throttles", "show", "none")).toMatchObject({ code: 4 });
+  });
+
+  test("that match a filter are previewed, cancelled at once, and followed", async () => {
+    const ids: string[] = [];
+    for (let at = 0; at < 3; at++) {
+      const { stdout } = await onStore("enqueue", "batch", "1", "--delay-ms", "3600000", "--json");
+      ids.push(JSON.parse(stdout).taskId);
+    }
+    const act = ["bulk", "cancel", "--name", "batch"];
+    const preview = await both(...act, "--preview");
+    expect(preview.stdout).toContain("cancel would be for 3 tasks");
+    for (const id of ids) expect(preview.stdout).toContain(id);
+    expect(await both(...act)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("3 tasks: add --yes"),
+    });
+    expect(await both("bulk", "cancel", "--yes")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("the filter is empty"),
+    });
+    const done = await onServer(...act, "--yes", "--reason", "a wrong batch");
+    expect(done.stdout).toMatch(/^bulk \S+\ndone: 3 tasks done\n$/);
+    const listed = await both("bulk");
+    expect(listed.stdout).toMatch(/cancel +name batch +done/);
+    const [, bulkId] = /^bulk (\S+)/.exec(done.stdout)!;
+    expect((await both("bulk", "follow", bulkId!)).stdout).toBe("done: 3 tasks done\n");
+    expect(await both("bulk", "stop", bulkId!)).toMatchObject({ code: 1 });
   });
 
   test("that failed are grouped, redriven and discarded", async () => {

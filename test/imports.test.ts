@@ -16,6 +16,7 @@ const pillars = [
   "dead-letters",
   "schedules",
   "flows",
+  "bulk",
   "sessions",
   "keys",
   "series",
@@ -41,6 +42,7 @@ const mayImport: Record<string, string[]> = {
   schedules: ["base", "protocol", "store", "audit", "tasks"],
   "dead-letters": ["base", "store", "audit", "tasks"],
   flows: ["base", "store", "audit", "tasks", "throttles", "steps"],
+  bulk: ["base", "store", "audit", "tasks", "dead-letters", "flows"],
   sessions: [
     "base",
     "protocol",
@@ -92,6 +94,7 @@ const mayImportSql: Record<string, string[]> = {
   schedules: ["tasks"],
   "dead-letters": ["tasks"],
   flows: ["tasks"],
+  bulk: ["audit", "tasks"],
   tasks: ["pods", "links", "steps"],
   sessions: ["pods", "audit", "links", "quotas", "steps"],
   // A crash point is named by the statement after which a pod dies.

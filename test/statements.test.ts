@@ -5,6 +5,7 @@ import { sqliteDialect } from "../src/store/sqlite/dialect.ts";
 import * as taskState from "../src/tasks/sql/task-state.ts";
 import { shippedSources } from "./sources.ts";
 import { auditStatements } from "./statements/audit.ts";
+import { bulkStatements } from "./statements/bulk.ts";
 import { busStatements } from "./statements/bus.ts";
 import { deadLetterStatements } from "./statements/dead-letters.ts";
 import {
@@ -38,6 +39,7 @@ const rooms: Record<string, RoomStatements> = {
   schedules: scheduleStatements,
   "dead-letters": deadLetterStatements,
   flows: flowStatements,
+  bulk: bulkStatements,
   sessions: sessionStatements,
   keys: keyStatements,
   series: seriesStatements,

@@ -135,9 +135,10 @@ export function countEntry(id: string, before: number, more: number | Statement)
     where id = ${id}`;
 }
 
-/** The end of an act of several transactions. */
-export function endEntry(id: string): Statement {
-  return sql`update ${audit} set outcome = 'done' where id = ${id} and outcome = 'begun'`;
+/** The end of an act of several transactions, if the condition holds. */
+export function endEntry(id: string, when: Statement = sql`true`): Statement {
+  return sql`
+    update ${audit} set outcome = 'done' where id = ${id} and outcome = 'begun' and ${when}`;
 }
 
 /** The stored entry of an act, by its own id or by the one that its caller gave it. */

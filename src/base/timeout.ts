@@ -26,3 +26,22 @@ export function withTimeout<Value>(
   wait.then(resolve, reject).finally(cancel);
   return promise;
 }
+
+/** Waits until nothing is left to do. The caller calls `check` whenever something has ended. */
+export function untilIdle(clock: Timer, isIdle: () => boolean) {
+  let onIdle: (() => void) | undefined;
+  const check = () => {
+    if (isIdle()) onIdle?.();
+  };
+  return {
+    check,
+    /** Resolves when nothing is left, or after `limitMs`. */
+    async within(limitMs: number): Promise<void> {
+      const idle = new Promise<void>((resolve) => {
+        onIdle = resolve;
+        check();
+      });
+      await settledWithin(clock, limitMs, idle);
+    },
+  };
+}

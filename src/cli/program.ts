@@ -4,6 +4,7 @@ import { Command } from "commander";
 import { version } from "../runtime/version.ts";
 import { agentsCommand } from "./commands/agents.ts";
 import { auditCommand } from "./commands/access/audit.ts";
+import { bulkCommand } from "./commands/acts/bulk.ts";
 import { chatCommand } from "./commands/chat.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
@@ -82,6 +83,7 @@ export function createProgram(): Command {
     approvalsCommand,
     schedulesCommand,
     dlqCommand,
+    bulkCommand,
     podsCommand,
     pauseCommands,
     limitsCommand,

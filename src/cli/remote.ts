@@ -1,10 +1,11 @@
 import process from "node:process";
-import { systemClock } from "../base/clock.ts";
+import { sleep, systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
+import { type Bulk, hasBulkEnded } from "../bulk/bulk.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { HistoryEntry, RunView } from "../flows/rows.ts";
 import type { OpenSignal, Runs } from "../flows/runs.ts";
@@ -13,7 +14,8 @@ import type { KeyView } from "../keys/key.ts";
 import type { Grant } from "../keys/keys.ts";
 import type { Revocation } from "../keys/revocations.ts";
 import type { SignInView } from "../keys/sign-ins.ts";
-import type { Flotilla, PodInfo } from "../runtime/connect.ts";
+import type { Flotilla } from "../runtime/connect.ts";
+import type { PodInfo } from "../runtime/pods.ts";
 import type { Schedule } from "../schedules/rows.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
 import type { Schedules } from "../schedules/schedules.ts";
@@ -56,12 +58,15 @@ export type Operations = Pick<
   | "agents"
   | "approvals"
   | "audit"
+  | "bulk"
+  | "drainPod"
   | "enqueue"
   | "enqueueEach"
   | "keys"
   | "pods"
   | "throttles"
   | "tokens"
+  | "undrainPod"
   | "waitFor"
 > & {
   readonly tasks: Omit<Tasks, keyof Flotilla | "prune" | "settled" | "states" | "waitFor">;
@@ -107,6 +112,7 @@ export type ActingFor = { user?: string | undefined; tenant?: string | undefined
 
 type Shown<View> = View & { readonly noWorker: boolean };
 
+const followPollMs = 250;
 const noLinks: Links = { startedBy: null, started: [], hasMore: false };
 // Reading or discarding millions of failed tasks takes a while.
 const answerTimeoutMs = 10 * 60_000;
@@ -182,6 +188,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
         await settled(typeof task === "string" ? task : task.taskId, options),
       )) as Flotilla["waitFor"],
     pods: async () => (await http<{ pods: PodInfo[] }>("GET", "/v1/pods")).pods,
+    drainPod: (podId) => http("POST", `${podAt(podId)}/drain`),
+    undrainPod: (podId) => http("POST", `${podAt(podId)}/undrain`),
 
     tasks: {
       get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
@@ -321,6 +329,22 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
     deadLetters: remoteDeadLetters(http),
 
+    bulk: {
+      preview: (body) => http("POST", "/v1/bulk/preview", { body }),
+      start: (body) => http("POST", "/v1/bulk", { body }),
+      list: (query = {}) => http("GET", "/v1/bulk", { query: query as RequestQuery }),
+      get: (bulkId) => ifFound(http<Bulk>("GET", bulkAt(bulkId))),
+      async follow(bulkId, { signal, onProgress } = {}) {
+        for (;;) {
+          const bulk = await http<Bulk>("GET", bulkAt(bulkId));
+          onProgress?.(bulk);
+          if (hasBulkEnded(bulk)) return bulk;
+          await sleep(systemClock, followPollMs, signal);
+        }
+      },
+      stop: (bulkId) => http("POST", `${bulkAt(bulkId)}/stop`),
+    },
+
     throttles: {
       list: (query = {}) => http("GET", "/v1/throttles", { query: query as RequestQuery }),
       async get(name, query = {}) {
@@ -410,6 +434,8 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
 const runAt = (runId: string) => `/v1/runs/${encodeURIComponent(runId)}`;
 const scheduleAt = (scheduleId: string) => `/v1/schedules/${encodeURIComponent(scheduleId)}`;
+const podAt = (podId: string) => `/v1/pods/${encodeURIComponent(podId)}`;
+const bulkAt = (bulkId: string) => `/v1/bulk/${encodeURIComponent(bulkId)}`;
 const throttleAt = (name: string) => `/v1/throttles/${encodeURIComponent(name)}`;
 const sessionAt = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
 const keyAt = (keyId: string) => `/v1/keys/${encodeURIComponent(keyId)}`;

@@ -51,6 +51,7 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
   let beats = 0;
   let hadRow = false;
   let pulse: string | null = null;
+  let drains = false;
   let stalledBeats = 0;
   let lastAliveCount = -1;
 
@@ -65,16 +66,18 @@ export function startHeartbeat(options: HeartbeatOptions): Heartbeat {
       return options.onStall();
     }
     try {
-      const own = { count: ++beats, host, hadRow, pulse };
+      const own = { count: ++beats, host, hadRow, pulse, drains };
       const beating = beat(podId, metadata, signs.abandonedUpTo(), own);
       const [, rows] = await database.write([beating, readPods(watchedTables)]);
       hadRow = true;
       if (stopped) return;
       const pods = rows!.map(toPodSeen);
+      const seen = pods.find((pod) => pod.podId === podId);
+      drains = seen?.drains === true;
       options.onBeat({
         atMs: clock.monotonic(),
         pods,
-        connectionId: pods.find((pod) => pod.podId === podId)?.connection?.id,
+        connectionId: seen?.connection?.id,
         filledTables: toFilledTables(rows!),
         storeMs: Number(rows![0]!["at"]),
       });

@@ -25,6 +25,8 @@ export type PodSeen = {
   readonly connection?: { readonly id: number; readonly isOpen: boolean };
   /** True if its process is known to have ended. */
   readonly gone?: boolean;
+  /** True if it is to take no more work. */
+  readonly drains?: boolean;
 };
 
 export type Observation = {

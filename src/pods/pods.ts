@@ -1,6 +1,8 @@
-import type { Database } from "../store/database.ts";
+import type { Database, Row } from "../store/database.ts";
 import { parsePulse, type PodPulse } from "./pulse.ts";
 import { listPods, markLeft, podAges, pulsesOf } from "./sql.ts";
+
+export { changeDrain } from "./sql.ts";
 
 /** A pod as its row says. */
 export type StoredPod = {
@@ -9,6 +11,8 @@ export type StoredPod = {
   readonly birthMs: number;
   readonly lastHeartbeatMs: number;
   readonly beat: number;
+  /** True if it is to take no more work. */
+  readonly drains: boolean;
   /** JSON that the pod has written, or anything else that a row may hold. */
   readonly state: unknown;
   /** What it stored with its last heartbeat; null if it stores nothing. */
@@ -17,16 +21,21 @@ export type StoredPod = {
 };
 
 export async function storedPods(database: Pick<Database, "read">): Promise<StoredPod[]> {
-  return (await database.read(listPods())).map((row) => ({
+  return (await database.read(listPods())).map(toStoredPod);
+}
+
+export function toStoredPod(row: Row): StoredPod {
+  return {
     podId: row["pod_id"],
     status: row["status"],
     birthMs: Number(row["started_at"]),
     lastHeartbeatMs: Number(row["last_heartbeat"]),
     beat: Number(row["beat"]),
+    drains: Number(row["drain"]) === 1,
     state: row["state"],
     pulse: parsePulse(row["pulse"]),
     metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
-  }));
+  };
 }
 
 /** The pulses of these pods, of those that have one. */

@@ -1,5 +1,6 @@
 import type { Row } from "../store/database.ts";
 import {
+  forUpdate,
   forUpdateSkipLocked,
   join,
   limit,
@@ -25,7 +26,7 @@ export const unknownBegun = -1;
  * One heartbeat, the `count`-th of its process. An upsert, so that a live pod that was marked down
  * or pruned comes back. It then keeps its floor, so that an abandoned claim still cannot land, and
  * gets a beat and a pause number that it never had before, so that neither looks unchanged.
- * `hadRow` says that it had one before, in which its marks were.
+ * `hadRow` says that it had one before, in which its marks were, and `drains` what that said last.
  */
 export function beat(
   podId: string,
@@ -36,13 +37,20 @@ export function beat(
     host = null,
     hadRow = false,
     pulse = null,
-  }: { count?: number; host?: string | null; hadRow?: boolean; pulse?: string | null } = {},
+    drains = false,
+  }: {
+    count?: number;
+    host?: string | null;
+    hadRow?: boolean;
+    pulse?: string | null;
+    drains?: boolean;
+  } = {},
 ): Statement {
   return sql`
     insert into ${podTable}
-      (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call, pulse)
+      (pod_id, beat, claim_floor, metadata, pauses, host, connection, begun_call, pulse, drain)
     values (${podId}, ${count}, ${abandonedUpTo}, ${metadata}, ${now}, ${host}, ${ownConnection},
-      ${hadRow ? unknownBegun : 0}, ${pulse})
+      ${hadRow ? unknownBegun : 0}, ${pulse}, ${drains ? 1 : 0})
     on conflict (pod_id) do update
     set beat = ${podTable}.beat + 1, last_heartbeat = ${now}, status = 'up',
       host = excluded.host, connection = excluded.connection, pulse = excluded.pulse`;
@@ -70,13 +78,14 @@ export function readPods(watched: readonly TableName[] = []): Statement {
       select (select max(task.claimed_by) from ${tasks} task
         where task.status = 'claimed' and task.claimed_by < holder.pod_id)
       from holder where holder.pod_id is not null)
-    select pod_id, started_at, status, beat, passes, host, connection,
+    select pod_id, started_at, status, beat, passes, host, connection, drain,
       case when connection in (${liveConnections}) then 1 else 0 end as connected,
       ${join([sql`''`, ...filled], " || ")} as filled, ${now} as at
     from ${podTable}
     where status = 'up' or pod_id in (select pod_id from holder where pod_id is not null)
     union all
-    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, null, null, 0, '', ${now} from holder
+    select pod_id, 0, 'down', cast(${unknownBeat} as bigint), 0, null, null, 0, 0, '', ${now}
+    from holder
     where pod_id is not null and pod_id not in (select pod_id from ${podTable})`;
 }
 
@@ -98,6 +107,7 @@ export function toPodSeen(row: Row): PodSeen {
     ...(row["connection"] !== null && {
       connection: { id: Number(row["connection"]), isOpen: row["connected"] === 1 },
     }),
+    ...(Number(row["drain"]) === 1 && { drains: true }),
   };
 }
 
@@ -165,9 +175,31 @@ export function pulsesOf(podIds: readonly string[]): Statement {
     where pulse is not null and pod_id in (select pod_id from ${wanted} wanted)`;
 }
 
-/** The metadata of live pods. */
+/** The metadata of live pods, and which of them take no more work. */
 export function livePods(): Statement {
-  return sql`select pod_id, metadata from ${podTable} where status = 'up'`;
+  return sql`select pod_id, metadata, drain from ${podTable} where status = 'up'`;
+}
+
+/** Makes the entry of an act in the audit. */
+type DrainEntry = (facts: {
+  readonly when: Statement;
+  readonly before: string;
+  readonly after: string;
+}) => readonly Statement[];
+
+/** Says whether a live pod is to take no more work. Returns its row, live or not. */
+export function changeDrain(podId: string, drains: boolean, entry: DrainEntry): Statement[] {
+  const isOther = sql`pod_id = ${podId} and status = 'up' and drain = ${drains ? 0 : 1}`;
+  return [
+    sql`select pod_id from ${podTable} where pod_id = ${podId} ${forUpdate}`,
+    ...entry({
+      when: sql`from ${podTable} where ${isOther}`,
+      before: JSON.stringify({ drain: !drains }),
+      after: JSON.stringify({ drain: drains }),
+    }),
+    sql`update ${podTable} set drain = ${drains ? 1 : 0} where ${isOther}`,
+    sql`select * from ${podTable} where pod_id = ${podId}`,
+  ];
 }
 
 /** The time since the last heartbeat of each live pod, by the database's clock. */

@@ -73,6 +73,7 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
   const database = await openStore(settings.store, { ...settings, log });
   const ids = uuidv7(systemClock, systemRandom);
   const signs = createVitalSigns();
+  let claimer: ReturnType<typeof createClaimer> | undefined;
   const shared = {
     podId: ids.next(),
     database,
@@ -95,19 +96,22 @@ export async function startClaimer(config: ClaimerConfig): Promise<Claimer> {
       shareThrottles: shareWithProcess,
       reportAlive: signs.reportAlive,
       abandonCallsUpTo: signs.abandonCallsUpTo,
+      holdsClaims: () => claimer !== undefined && claimer.held.length > 0,
     });
-    const claimer = createClaimer({
+    const created = createClaimer({
       ...settings,
       ...shared,
       names,
+      isDraining: () => pod.isDraining,
       limitOf: (name) => contracts.get(name)?.concurrency?.limit,
       onAbandoned: signs.abandonCallsUpTo,
       ...(attempts !== undefined && { attempts }),
       ...(backoff && { backoff }),
       ...(onLost && { onLost }),
     });
-    return stoppable(claimer, async () => {
-      await claimer.stop();
+    claimer = created;
+    return stoppable(created, async () => {
+      await created.stop();
       await pod.stop();
       await database.close();
     });

@@ -7,6 +7,7 @@ import { defaultMaxBytes } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
+import { type Bulks, createBulks } from "../bulk/bulks.ts";
 import { checkCodec } from "../store/codec/codec.ts";
 import { createLazyBus, createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
@@ -15,8 +16,6 @@ import { createCredentials, type Credentials } from "../keys/credentials.ts";
 import { createKeys, type Keys } from "../keys/keys.ts";
 import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
 import { createSignIns, type SignIns } from "../keys/sign-ins.ts";
-import { storedPods } from "../pods/pods.ts";
-import type { PodPulse } from "../pods/pulse.ts";
 import { createTenantCounter, type TenantCounter } from "../quotas/counts.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
@@ -40,7 +39,6 @@ import {
   transactionOn,
 } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
-import type { PodState } from "../tasks/run/pod-status.ts";
 import { createTasks, type Tasks, type TaskShortcuts, taskShortcuts } from "../tasks/tasks.ts";
 import { activeTrace } from "../tasks/trace.ts";
 import { createThrottlesClient, type ThrottlesClient } from "../throttles/shares/admin.ts";
@@ -49,6 +47,7 @@ import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
 import { createPermitHolders, type PermitHoldersClient } from "./permit-holders.ts";
+import { createPodActs, type PodActs } from "./pods.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
 
 export type ConnectOptions = StoreOptions & {
@@ -60,56 +59,45 @@ export type ConnectOptions = StoreOptions & {
   privateAgents?: boolean;
 };
 
-export type PodInfo = {
-  readonly podId: string;
-  readonly status: "up" | "down";
-  readonly birthMs: number;
-  readonly lastHeartbeatMs: number;
-  readonly beat: number;
-  /** How many tasks it may hold and why no more, as it last reported; null before its first report. */
-  readonly state: PodState | null;
-  /** What it stored of itself with its last heartbeat; null where it stores nothing. */
-  readonly pulse: PodPulse | null;
-  readonly metadata: Readonly<Record<string, unknown>>;
-};
-
 /** A connection to a store. It enqueues and reads, and never claims, beats or runs anything. */
-export type Flotilla = TaskShortcuts & {
-  readonly tasks: Tasks;
-  readonly deadLetters: DeadLetters;
-  readonly runs: Runs;
-  readonly schedules: Schedules;
-  readonly throttles: ThrottlesClient & PermitHoldersClient;
-  readonly agents: StoredAgents;
-  /** Keys in the store, which servers accept beside those of their config. */
-  readonly keys: Keys;
-  /** Browsers that have signed in to a server with a key. */
-  readonly signIns: SignIns;
-  /** Users' tokens that servers refuse before they expire. */
-  readonly tokens: TokenRevocations;
-  /** Keys and revocations as servers check them. */
-  readonly credentials: Credentials;
-  /** Who did what. */
-  readonly audit: Audit;
-  /** What tenants use, where the config of the pods has quotas for it. */
-  readonly quotas: TenantCounter;
-  /** What was counted over time, by task, flow, agent, throttle and pod. */
-  readonly series: SeriesReader;
-  readonly sessions: Sessions;
-  /** The service behind the server's session routes. */
-  readonly sessionService: SessionService;
-  /** Everything that waits for a person, the longest first. */
-  approvals(options?: ApprovalListOptions): Promise<ApprovalPage>;
-  pods(): Promise<PodInfo[]>;
-  /** How many sessions there are, and how many are active; counts up to 10,000. */
-  sessionCounts(): Promise<SessionCounts>;
-  /** The kind of store behind this connection. */
-  readonly storeKind: StoreKind;
-  /** Resolves after a write to the store has been committed. */
-  ping(): Promise<void>;
-  close(): Promise<void>;
-  [Symbol.asyncDispose](): Promise<void>;
-};
+export type Flotilla = TaskShortcuts &
+  PodActs & {
+    readonly tasks: Tasks;
+    readonly deadLetters: DeadLetters;
+    /** Acts on all tasks and runs that match a filter. */
+    readonly bulk: Bulks;
+    readonly runs: Runs;
+    readonly schedules: Schedules;
+    readonly throttles: ThrottlesClient & PermitHoldersClient;
+    readonly agents: StoredAgents;
+    /** Keys in the store, which servers accept beside those of their config. */
+    readonly keys: Keys;
+    /** Browsers that have signed in to a server with a key. */
+    readonly signIns: SignIns;
+    /** Users' tokens that servers refuse before they expire. */
+    readonly tokens: TokenRevocations;
+    /** Keys and revocations as servers check them. */
+    readonly credentials: Credentials;
+    /** Who did what. */
+    readonly audit: Audit;
+    /** What tenants use, where the config of the pods has quotas for it. */
+    readonly quotas: TenantCounter;
+    /** What was counted over time, by task, flow, agent, throttle and pod. */
+    readonly series: SeriesReader;
+    readonly sessions: Sessions;
+    /** The service behind the server's session routes. */
+    readonly sessionService: SessionService;
+    /** Everything that waits for a person, the longest first. */
+    approvals(options?: ApprovalListOptions): Promise<ApprovalPage>;
+    /** How many sessions there are, and how many are active; counts up to 10,000. */
+    sessionCounts(): Promise<SessionCounts>;
+    /** The kind of store behind this connection. */
+    readonly storeKind: StoreKind;
+    /** Resolves after a write to the store has been committed. */
+    ping(): Promise<void>;
+    close(): Promise<void>;
+    [Symbol.asyncDispose](): Promise<void>;
+  };
 
 /** Connects to a store. The first call opens it, so a web process can start while it is away. */
 export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
@@ -222,6 +210,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     ...taskShortcuts(tasks),
     tasks,
     deadLetters,
+    bulk: createBulks(parts),
     runs: createRuns(tasks, parts),
     schedules: createSchedules(parts),
     throttles: {
@@ -239,10 +228,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     sessions: createSessions(sessionService),
     sessionService,
     approvals: createApprovals({ database }),
-    async pods() {
-      const pods = await storedPods(database);
-      return pods.map(({ state, ...pod }) => ({ ...pod, state: stateOf(state) }));
-    },
+    ...createPodActs(parts),
     sessionCounts: () => readSessionCounts(database),
     get storeKind() {
       return locateStore(store).kind;
@@ -253,16 +239,6 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     close,
     [Symbol.asyncDispose]: close,
   };
-}
-
-/** A row may hold anything; listing pods must still work. */
-function stateOf(text: unknown): PodState | null {
-  if (typeof text !== "string") return null;
-  try {
-    return JSON.parse(text) as PodState;
-  } catch {
-    return null;
-  }
 }
 
 type ConnectedParts = Omit<LocalSessionsParts, "journal">;

@@ -3,7 +3,8 @@ import { isFlow } from "../flows/drive/drive.ts";
 import type { Machine } from "../flows/machine.ts";
 import type { Runs } from "../flows/runs.ts";
 import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
-import type { Flotilla, PodInfo } from "./connect.ts";
+import type { Flotilla } from "./connect.ts";
+import type { PodInfo } from "./pods.ts";
 import type { Usable } from "./handlers.ts";
 
 /** A flow in the whole fleet. */

@@ -67,6 +67,8 @@ export type PodParts = {
   outboxDisk?: OutboxDisk;
   /** How far the pod claims ahead of free slots. Without it, as far as is useful. */
   ahead?: AheadLimits;
+  /** How many tasks one batch of a bulk has. Without it, 500. */
+  bulkBatchTasks?: number;
   localProgress?: LocalProgress;
   /** Keeps the dead-letter index. Without it the index is only in memory. */
   views?: IndexFiles;
@@ -76,6 +78,8 @@ export type PodParts = {
   agentNetwork?: AgentNetwork;
   /** Lets code outside handlers use the pod's permits. Returns a function that undoes it. */
   shareThrottles?: (throttles: ThrottleRegistry) => () => void;
+  /** Whether a program with its own loop holds claims of this pod. Default: it has none. */
+  holdsClaims?: () => boolean;
   onEvent?: (event: PodEvent) => void;
   /** Called with the name of a task that was enqueued here and that no live pod has a handler for. */
   onNoWorker?: (name: string) => void;
@@ -134,6 +138,8 @@ export type Pod = TaskShortcuts & {
   readonly state: Worker["state"];
   /** How many tasks it may hold right now, and all reasons why it doesn't claim more. */
   readonly capacity: PodState;
+  /** Whether an operator wants it to take no more work, as of its last heartbeat. */
+  readonly isDraining: boolean;
   /** Stops claiming, waits for running tasks, releases the rest, and marks the pod as left. Idempotent. */
   stop(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;

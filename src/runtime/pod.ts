@@ -1,5 +1,6 @@
 import { createAuditLeader } from "../audit/leader.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { createBulkLeader } from "../bulk/leader.ts";
 import { createLazyBus, createStoreBus, pruneStaleEnvelopes } from "../bus/store-bus.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
@@ -48,11 +49,12 @@ const firstBeatLimitMs = 30_000;
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
 // The heartbeat watches these, so that nothing is asked for what isn't there: with reports the leader has
-// something to learn from, schedules are to be fired and redrives advanced, logs need owners, envelopes
-// are to be read, and series folded.
+// something to learn from, schedules are to be fired, redrives and bulks advanced, logs need owners,
+// envelopes are to be read, and series folded.
 const throttleReports = "throttle_report";
 const schedules = "schedule";
 const redrives = "redrive";
+const bulks = "bulk";
 const sessionLogs = "session_log";
 const envelopes = "bus_message";
 const series = "series";
@@ -89,6 +91,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   let setPulse: Heartbeat["setPulse"] = () => {};
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
   let hasSessions = false;
+  let draining = false;
   /** When a heartbeat last saw no envelope. */
   let noEnvelopesMs = -Infinity;
   let liveness: Liveness = emptyLiveness;
@@ -139,6 +142,13 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const auditLeader = createAuditLeader({ ...parts, ...settings.audit });
   const countsTenants = needsCounts(settings.server?.quotas);
   const tenantLeader = countsTenants ? createTenantLeader(parts) : undefined;
+  const { bulkBatchTasks: batchTasks } = parts;
+  const bulkLeader = createBulkLeader({
+    ...parts,
+    ...(batchTasks !== undefined && { batchTasks }),
+    leads: () => leader === podId && stopped === undefined,
+    onActed: wakeWorker,
+  });
   const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
   const {
     close: closeDeadLetters,
@@ -190,6 +200,15 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     void pruneStaleEnvelopes(database);
   };
 
+  /** Takes no more work, or does again. Leads and fires schedules all the same. */
+  const drain = (drains: boolean): void => {
+    if (draining === drains) return;
+    draining = drains;
+    log.info({ pod: podId }, drains ? "pod draining" : "pod takes work again");
+    worker?.drain(drains);
+    sessions?.drain(drains);
+  };
+
   const isGone = ({ host }: PodSeen) =>
     host !== undefined && parts.thisProcess?.isGone(host) === true;
   const onBeat = (seen: Observation) => {
@@ -209,9 +228,11 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       onEvent({ type: "leading", podId: leader, ...(silentMs !== undefined && { silentMs }) });
     }
     if (stopped) return;
+    drain(seen.pods.some((pod) => pod.podId === podId && pod.drains === true));
     const filled = new Set(seen.filledTables);
     if (filled.has(schedules)) void firing.pass();
     deadLetterLeader.beat(leader === podId, { hasRedrives: filled.has(redrives) });
+    if (leader === podId && filled.has(bulks)) bulkLeader.beat();
     if (leader === podId) pruneBus();
     if (leader === podId) auditLeader.beat();
     if (leader === podId) tenantLeader?.beat();
@@ -247,7 +268,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       ...(settings.sessions && { sessions: sessionMetadata(agents) }),
     },
     host: parts.thisProcess?.host,
-    watchedTables: [throttleReports, schedules, redrives, sessionLogs, envelopes, series],
+    watchedTables: [throttleReports, schedules, redrives, bulks, sessionLogs, envelopes, series],
     onBeat,
     onError(error) {
       lastError = error;
@@ -278,6 +299,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   } catch (error) {
     await firing.stop();
     await deadLetterLeader.stop();
+    await bulkLeader.stop();
     await auditLeader.stop();
     await tenantLeader?.stop();
     await throttles.stop();
@@ -308,15 +330,20 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     onEvent,
     onEnded: tasks.ended,
     hasSuspectTurn: () => sessions?.hasSuspect() ?? false,
+    restHasDrained: () => (sessions?.hasDrained() ?? true) && parts.holdsClaims?.() !== true,
   });
+  worker.drain(draining);
   if (settings.sessions) {
     const { registry } = throttles;
     const runsSuspectTask = () => worker.hasSuspect;
     const podsSeen = () =>
-      [...liveness.pods.values()].map(({ podId: id, status }) => `${id} ${status}`).join();
+      [...liveness.pods.values()]
+        .map(({ podId: id, status, drains = false }) => `${id} ${status} ${drains}`)
+        .join();
     const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, podsSeen };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own, countsTenants };
     sessions = startOnFirstUse(() => startSessions({ ...sessionParts, bus: bus.start() }));
+    sessions.drain(draining);
     if (hasSessions) sessions.wake();
   }
   log.info({ pod: podId, names: [...handlers.keys()], slots: settings.slots }, "pod started");
@@ -337,6 +364,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     tasks.close();
     closeDeadLetters();
     await deadLetterLeader.stop();
+    await bulkLeader.stop();
     await auditLeader.stop();
     await tenantLeader?.stop();
     await fired;
@@ -371,6 +399,9 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     },
     get capacity() {
       return worker.capacity;
+    },
+    get isDraining() {
+      return draining;
     },
     stop: () => (stopped ??= stop()),
     [Symbol.asyncDispose]: () => (stopped ??= stop()),

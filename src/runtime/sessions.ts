@@ -93,20 +93,34 @@ export function startOnFirstUse(start: () => LocalSessions): Pick<
   wake(): void;
   load(): SessionLoad | undefined;
   hasSuspect(): boolean;
+  drain(drains: boolean): void;
+  hasDrained(): boolean;
 } {
   let started: LocalSessions | undefined;
   let stopped = false;
+  let draining = false;
+  const begin = (): LocalSessions => {
+    if (started) return started;
+    started = start();
+    if (draining) started.drain(true);
+    return started;
+  };
   const service = lazyService(() => {
     if (stopped) throw new FlotillaError("closed", "the pod was stopped");
-    return (started ??= start()).service;
+    return begin().service;
   });
   return {
     service,
     sessions: createSessions(service),
     load: () => started?.load(),
     hasSuspect: () => started?.hasSuspect() ?? false,
+    drain(drains) {
+      draining = drains;
+      started?.drain(drains);
+    },
+    hasDrained: () => started?.hasDrained() ?? true,
     wake() {
-      if (!stopped) started ??= start();
+      if (!stopped) begin();
     },
     async stop(options) {
       stopped = true;

@@ -128,6 +128,38 @@ describe("a pod", () => {
     });
   });
 
+  test("takes no more work when it is drained from outside, and does again when that is taken back", async () => {
+    const ends: (() => void)[] = [];
+    const slow = task("slow", {}, () => new Promise<void>((resolve) => ends.push(resolve)));
+    await using pod = await startPod({ ...settings(), use: [slow], pollMs: 20 });
+    await using producer = connect(place.path);
+    const { podId } = pod;
+    const drain = async () => (await producer.pods())[0]!.drain;
+    const first = await producer.enqueue(slow, null);
+    await until("the attempt", () => ends.length === 1);
+    expect(await producer.drainPod(podId)).toMatchObject({ podId, drain: "draining" });
+    await until("that it knows", () => pod.isDraining);
+    const second = await producer.enqueue(slow, null);
+    await until("its word", async () => (await producer.pods())[0]!.state?.drain === "draining");
+    ends[0]!();
+    await producer.waitFor(first);
+    await until("its rest", async () => (await drain()) === "drained");
+    expect(await producer.tasks.get(second.taskId)).toMatchObject({
+      status: "pending",
+      claimToken: 0,
+      noWorker: true,
+    });
+    // It leads all the same.
+    expect(pod.leader).toBe(podId);
+    expect(await producer.undrainPod(podId)).toMatchObject({ podId, drain: null });
+    await until("the second attempt", () => ends.length === 2);
+    ends[1]!();
+    await producer.waitFor(second);
+    await expect(producer.drainPod("none")).rejects.toMatchObject({ code: "not_found" });
+    await pod.stop();
+    await expect(producer.drainPod(podId)).rejects.toMatchObject({ code: "conflict" });
+  });
+
   test("logs once that secrets of stored agents are in plain text, where it has no codec", async () => {
     const codec = encryption({ keys: { one: "07".repeat(32) } });
     const warned = async (options: { codec?: PayloadCodec } = {}) => {

@@ -25,7 +25,8 @@ import { mount, type Route } from "./route.ts";
 import { createSerializer, type Serializer } from "./serializer.ts";
 import { mountSignIn, signInPath, signOutPath } from "./sign-in/sign-in.ts";
 import { agentRoutes } from "./api/agents.ts";
-import { bulkRoutes, taskRoutes } from "./api/tasks.ts";
+import { bulkRoutes } from "./api/acts/bulk.ts";
+import { enqueueRowsRoutes, taskRoutes } from "./api/tasks.ts";
 import { deadLetterRoutes } from "./api/dead-letters.ts";
 import { fleetRoutes } from "./api/fleet.ts";
 import { keyRoutes } from "./api/access/keys.ts";
@@ -151,7 +152,8 @@ export function createApp(parts: AppParts): Hono {
     }),
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
-    ...bulkRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
+    ...enqueueRowsRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
+    ...bulkRoutes({ flotilla, maxBytes }),
     ...runRoutes({ flotilla, contracts, machines: parts.machines, maxBytes }),
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
     ...deadLetterRoutes({ deadLetters }),

@@ -169,6 +169,14 @@ beforeAll(async () => {
   await until("a failed run", () => ended(`/v1/runs/${runId}`, "failed"));
   const redrive = await change("POST", "/v1/dlq/redrives", { taskId: failed.taskId });
   ids["redriveId"] = redrive.redriveId;
+  const bulk = await change("POST", "/v1/bulk", {
+    action: "signal",
+    filter: { name: "nothing" },
+    signal: "go",
+    payload: content,
+    reason: `because of ${formed}`,
+  });
+  ids["bulkId"] = bulk.bulkId;
   socket.close();
 });
 afterAll(() => server[Symbol.asyncDispose]());

@@ -20,6 +20,7 @@ import type { Pod } from "../runtime/pod.ts";
 import { machinesOf } from "../runtime/flows.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import type { Database } from "../store/database.ts";
+import { insertBulk } from "../bulk/sql.ts";
 import { openStore } from "../store/open.ts";
 import { storeThrottle } from "../throttles/contract/shares-stored.ts";
 import { createApp } from "./app.ts";
@@ -265,6 +266,24 @@ describe("what routes answer", () => {
     await ask("get", "/v1/dlq/redrives");
     await post(`/v1/dlq/redrives/${redriveId}/cancel`);
     await ask("get", `/v1/dlq/redrives/${redriveId}`);
+    const nothing = { action: "retry", filter: { name: "none" }, reason: "a test" };
+    await post("/v1/bulk/preview", nothing);
+    const { bulkId } = await post("/v1/bulk", nothing);
+    await ask("get", "/v1/bulk?limit=2");
+    await ask("get", `/v1/bulk/${bulkId}`);
+    // The leader leaves it to a later release, which knows its group.
+    const later = {
+      action: "retry",
+      filter: { group: "g999-79ef601d010c6cb2" },
+      options: {},
+      payload: null,
+      reason: null,
+      createdBy: null,
+      matched: 0,
+      isExact: true,
+    } as const;
+    await database.write(insertBulk("later", later));
+    await post("/v1/bulk/later/stop");
     await ask("get", "/v1/pauses");
     mended = true;
     await post("/v1/resume", { name: "flaky" });
@@ -330,6 +349,8 @@ describe("what routes answer", () => {
       await ask("get", `/v1/${path}`);
     }
     for (const path of ["/", "/health/live", "/health/ready", "/metrics"]) await ask("get", path);
+    await post(`/v1/pods/${pod.podId}/drain`);
+    await post(`/v1/pods/${pod.podId}/undrain`);
 
     const missing = allSpecs.filter((spec) => !seen.has(spec.operationId));
     expect(missing.map((spec) => spec.operationId)).toEqual([]);
@@ -375,6 +396,12 @@ describe("what routes answer", () => {
       ["post", "/v1/dlq/groups/none/reopen", undefined, "invalid_option"],
       ["post", "/v1/dlq/groups/g2-79ef601d010c6cb2/ignore", { untilMs: 1 }, "invalid_option"],
       ["post", "/v1/dlq/discard", { taskId: "none" }, "not_found"],
+      ["post", "/v1/bulk", { action: "cancel", filter: {} }, "invalid_option"],
+      ["post", "/v1/bulk/preview", { action: "cancel", filter: { nme: "x" } }, "invalid_option"],
+      ["get", "/v1/bulk/none", undefined, "not_found"],
+      ["post", "/v1/bulk/none/stop", undefined, "not_found"],
+      ["post", "/v1/pods/none/drain", undefined, "not_found"],
+      ["post", "/v1/pods/none/undrain", undefined, "not_found"],
       ["post", "/v1/pause", { reasn: "x" }, "invalid_option"],
       ["put", "/v1/limits", { scope: "nonsense", limit: 1 }, "invalid_option"],
       ["put", "/v1/limits", { scope: "tenant/a", limit: 0 }, "invalid_option"],

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { type ErrorCode, errorCodes } from "../base/errors.ts";
 import { leastRole } from "../protocol/verbs.ts";
+import { bulkSpecs } from "./api/acts/bulk.schema.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
 import { auditSpecs } from "./api/audit.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
@@ -223,6 +224,7 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(runSpecs),
   ...Object.values(scheduleSpecs),
   ...Object.values(deadLetterSpecs),
+  ...Object.values(bulkSpecs),
   ...Object.values(limitSpecs),
   ...Object.values(throttleSpecs),
   ...Object.values(agentSpecs),

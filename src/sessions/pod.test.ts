@@ -15,64 +15,87 @@ import type { Runner } from "./runner.ts";
 
 const facts: AgentFacts = { during: "queue", attempts: 3, compaction: null };
 
-test.each([
+/** A pod that owns the log of a session with one agent. */
+async function startOwningPod(isInCode: boolean) {
+  const clock = movableClock();
+  const random = seededRandom(1);
+  const ids = uuidv7(clock, random);
+  const journal = createMemoryJournal({ ids });
+  await journal.create(1);
+  const left = Promise.withResolvers<void>();
+  const fleet = {
+    pods: () => new Map([["other", 60_000]]),
+    withAgent: () => [],
+    factsOf: () => undefined,
+    refresh: async () => {},
+    start: () => {},
+    close: () => {},
+  } satisfies Fleet;
+  const book = {
+    spec: async () => undefined,
+    facts: () => facts,
+    isInCode: () => isInCode,
+    prime: async () => {},
+  } satisfies AgentRegistry;
+  const bus = createMemoryBus().connect("leaving", { clock });
+  const heads = createHeads({ journal, clock });
+  const hub = {
+    isFollowed: () => true,
+    committed: () => {},
+    ownersMoved: () => {},
+  } as unknown as Hub;
+  const shared = { clock, random, ids, journal, bus, heads, log: silentLogger, logs: 1 };
+  const pod = startPodSessions(
+    { ...shared, database: undefined!, maxPayloadBytes: 1_000, hub: () => hub },
+    {
+      podId: "leaving",
+      host: null,
+      isGone: () => false,
+      fleet,
+      registry: book,
+      createRunner: () =>
+        ({ running: () => [], stop: () => left.promise, start: () => {} }) as unknown as Runner,
+      onEvent: () => {},
+    },
+  );
+  await clock.advance(5_000);
+  const owner = pod.owners.of("s")!;
+  const ask = (command: object) => owner.submit("default", "s", command as Command);
+  const made = { sessionId: "s", tenant: "default", users: [], metadata: null };
+  await ask({ type: "create", ...made, agents: ["only-here"] });
+  const send = () => {
+    const said = { role: "user", author: "ann", parts: [], tokens: 1 };
+    return ask({ type: "append", clientId: "m", messageId: "m", ...said });
+  };
+  return { clock, pod, owner, left, send };
+}
+
+const turns = [
   ["in its code waits for a pod that has it", true, null],
   ["that is stored goes to any other", false, "other"],
-])(
+] as const;
+
+test.each(turns)(
   "a pod that is leaving, and isn't known to be up any more: a turn of an agent %s",
   async (_, isInCode, runner) => {
-    const clock = movableClock();
-    const random = seededRandom(1);
-    const ids = uuidv7(clock, random);
-    const journal = createMemoryJournal({ ids });
-    await journal.create(1);
-    const left = Promise.withResolvers<void>();
-    const fleet = {
-      pods: () => new Map([["other", 60_000]]),
-      withAgent: () => [],
-      factsOf: () => undefined,
-      refresh: async () => {},
-      start: () => {},
-      close: () => {},
-    } satisfies Fleet;
-    const book = {
-      spec: async () => undefined,
-      facts: () => facts,
-      isInCode: () => isInCode,
-      prime: async () => {},
-    } satisfies AgentRegistry;
-    const bus = createMemoryBus().connect("leaving", { clock });
-    const heads = createHeads({ journal, clock });
-    const hub = {
-      isFollowed: () => true,
-      committed: () => {},
-      ownersMoved: () => {},
-    } as unknown as Hub;
-    const shared = { clock, random, ids, journal, bus, heads, log: silentLogger, logs: 1 };
-    const pod = startPodSessions(
-      { ...shared, database: undefined!, maxPayloadBytes: 1_000, hub: () => hub },
-      {
-        podId: "leaving",
-        host: null,
-        isGone: () => false,
-        fleet,
-        registry: book,
-        createRunner: () =>
-          ({ running: () => [], stop: () => left.promise, start: () => {} }) as unknown as Runner,
-        onEvent: () => {},
-      },
-    );
-    await clock.advance(5_000);
-    const owner = pod.owners.of("s")!;
-    const ask = (command: object) => owner.submit("default", "s", command as Command);
-    const made = { sessionId: "s", tenant: "default", users: [], metadata: null };
-    await ask({ type: "create", ...made, agents: ["only-here"] });
+    const { clock, pod, owner, left, send } = await startOwningPod(isInCode);
     const stopped = pod.stop({ waitMs: 1_000 });
-    const said = { role: "user", author: "ann", parts: [], tokens: 1 };
-    await ask({ type: "append", clientId: "m", messageId: "m", ...said });
+    await send();
     expect(owner.cachedHeader("s")?.work).toMatchObject({ type: "turn", runner });
     left.resolve();
     await clock.advance(5_000);
     await stopped;
   },
 );
+
+test.each(turns)("a pod that drains: a turn of an agent %s", async (_, isInCode, runner) => {
+  const { clock, pod, owner, left, send } = await startOwningPod(isInCode);
+  expect(pod.hasDrained).toBe(false);
+  pod.drain(true);
+  await send();
+  expect(owner.cachedHeader("s")?.work).toMatchObject({ type: "turn", runner });
+  left.resolve();
+  const stopped = pod.stop({ waitMs: 0 });
+  await clock.advance(5_000);
+  await stopped;
+});

@@ -54,6 +54,10 @@ export type PodSessions = {
   readonly runner: Runner;
   /** Sets the router by which answers reach the owners. */
   connect(router: CommandRouter): void;
+  /** Takes no more turns and hands its logs on, or does both again. Turns that run go on. */
+  drain(drains: boolean): void;
+  /** True if it makes no answer and owns no log that another pod could have. */
+  readonly hasDrained: boolean;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -97,6 +101,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const gonePods = new Set<string>();
   let router: CommandRouter | undefined;
   let stopping = false;
+  let draining = false;
   let cancelReporting = () => {};
 
   const runner = options.createRunner({
@@ -108,7 +113,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     registry.facts(tenant, name) ?? fleet.factsOf(name);
   const runnerFor = (tenant: string, name: string, except: string | null): string | null => {
     const hasAgent = registry.facts(tenant, name) !== undefined;
-    if (hasAgent && !stopping && except !== podId) return podId;
+    if (hasAgent && !stopping && !draining && except !== podId) return podId;
     const able = fleet.withAgent(name);
     // A stored agent runs on any pod. An agent in this pod's code may be on no other pod, whatever the
     // fleet knows: this pod's own row may be gone already.
@@ -198,6 +203,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       options.onEvent(event);
     },
     pods: fleet.pods,
+    drains: () => draining,
     own,
     wouldTake: async (to) =>
       bus.request(to, topics.ready, null, { timeoutMs: readyTimeoutMs }).then(
@@ -222,7 +228,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       confirm((body as unknown as { works: WorkId[] }).works);
       return null;
     }),
-    bus.serve(topics.ready, () => !stopping),
+    bus.serve(topics.ready, () => !stopping && !draining),
     bus.serve(topics.offer, () => {
       void fleet.refresh().then(owners.poll);
       return null;
@@ -256,6 +262,15 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     runner,
     connect(connected) {
       router = connected;
+    },
+    drain(drains) {
+      if (draining === drains) return;
+      draining = drains;
+      void fleet.refresh().then(owners.poll);
+    },
+    get hasDrained() {
+      const isAlone = [...fleet.pods().keys()].every((each) => each === podId);
+      return runner.running().length === 0 && (isAlone || owners.owned.length === 0);
     },
     async stop({ waitMs }) {
       stopping = true;

@@ -25,6 +25,10 @@ export type LocalSessions = {
   load(): SessionLoad;
   /** True when a suspect answer has just begun here. */
   hasSuspect(): boolean;
+  /** Takes no more turns and hands its logs on, or does both again. */
+  drain(drains: boolean): void;
+  /** True if nothing of sessions is left to do here, where it drains. */
+  hasDrained(): boolean;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -102,6 +106,8 @@ export function createLocalSessions(
     pod,
     load: () => ({ ...hub.load(), turnsWaiting: pod?.runner.waiting ?? 0 }),
     hasSuspect: () => pod?.runner.hasSuspect ?? false,
+    drain: (drains) => pod?.drain(drains),
+    hasDrained: () => pod?.hasDrained ?? true,
     stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
   };
 }

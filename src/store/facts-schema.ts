@@ -83,6 +83,44 @@ const sessionApprovals: readonly Statement[] = [
     on ${table("session")} (tenant, approval_since, session_id) where approval_since is not null`,
 ];
 
+const bulk: readonly Statement[] = [
+  // What is done to all tasks that match. The leader goes through them in the order of their ids: those up
+  // to `cursor_id` are done with, and `until_id` is the last one that there was when it began. A write
+  // requires the `revision` that its pod has read.
+  sql`create table ${table("bulk")} (
+    bulk_id ${keyText} primary key not null,
+    action text not null check (action in ('cancel', 'delete', 'resume', 'retry', 'signal')),
+    filter text not null,
+    options text not null default '{}',
+    -- Of the signal.
+    payload text,
+    state text not null default 'running' check (state in ('running', 'done', 'stopped')),
+    revision bigint not null default 1,
+    last_write ${keyText},
+    cursor_id ${keyText} not null default '',
+    until_id ${keyText} not null,
+    -- How many matched when it began, and 1 if they were counted to the end.
+    matched integer not null,
+    is_exact integer not null,
+    -- How many tasks of the batch that is being written are as they were seen.
+    batch integer,
+    done integer not null default 0,
+    skipped integer not null default 0,
+    refused integer not null default 0,
+    created_by text,
+    reason text,
+    created_at bigint not null default (${defaultNow}),
+    last_update bigint not null default (${defaultNow})
+  )`,
+  sql`create index ${index("bulk_open")} on ${table("bulk")} (created_at)
+    where state = 'running'`,
+];
+
+const drains: readonly Statement[] = [
+  // 1 while the pod is to take no more work. It reads it with its heartbeat.
+  sql`alter table ${table("pod")} add column drain integer not null default 0`,
+];
+
 /**
  * What pages about the fleet are drawn from. Columns may be null, because pods of the version before
  * write to the same rows.
@@ -96,4 +134,6 @@ export const facts: readonly Statement[] = [
   ...failureGroups,
   ...throttleEvents,
   ...sessionApprovals,
+  ...bulk,
+  ...drains,
 ];

@@ -14,6 +14,7 @@ export type TableName =
   | "audit"
   | "session_log"
   | "bus_secret"
+  | "bulk"
   | "bus_message"
   | "link"
   | "message"

@@ -5,6 +5,7 @@ import type { Json } from "../base/json.ts";
 import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
+import { type Bulks, createBulks } from "../bulk/bulks.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
@@ -65,6 +66,7 @@ export type TestFlotilla = TaskShortcuts & {
   readonly runs: Runs;
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
+  readonly bulk: Bulks;
   readonly throttles: ThrottlesClient;
   /**
    * Waiting for a result or an event moves the clock. A request to a pod that crashes is sent to another
@@ -281,6 +283,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     tasks: { ...tasks, waitFor: result },
     schedules: createSchedules(parts),
     deadLetters,
+    bulk: createBulks(parts),
     runs: createRuns({ ...tasks, waitFor: result }, parts),
     throttles: createThrottlesClient(parts),
     sessions: createTestSessions({ pods, ids, moveFor }),

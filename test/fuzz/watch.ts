@@ -57,6 +57,8 @@ const watches: readonly Watch[] = [
     on: "update",
     when: `${differs("state")} and new.state <> 'open'`,
   },
+  { table: "bulk", id: "bulk_id", on: "insert" },
+  { table: "pod", id: "pod_id", on: "update", when: differs("drain") },
   { table: "api_key", id: "key_id", on: "insert" },
   {
     table: "api_key",
@@ -100,6 +102,17 @@ export async function installWatch({
            begin insert into noted (what) values ('${table} ' || ${row}.${id}); end`,
     );
   }
+  // What the leader does for a bulk would be noted beside later requests, so it does nothing.
+  const stop = "update flotilla_bulk set state = 'stopped' where bulk_id = new.bulk_id";
+  if (isPostgres) {
+    await sql(`create function stop_bulk() returns trigger language plpgsql security definer as $$
+      begin new.state := 'stopped'; return new; end $$`);
+  }
+  await sql(
+    isPostgres
+      ? "create trigger stop_bulks before insert on flotilla_bulk for each row execute function stop_bulk()"
+      : `create trigger stop_bulks after insert on flotilla_bulk begin ${stop}; end`,
+  );
   const trigger = "create trigger noted_entry after insert on flotilla_audit";
   await sql(
     isPostgres

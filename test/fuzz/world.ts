@@ -129,12 +129,20 @@ export async function openWorld(fleet: Fleet): Promise<World> {
         return String(body.redriveId);
       }),
     );
+    const bulkIds = await Promise.all(
+      tenants.map(async (tenant) => {
+        const filter = { name: "spare", tenant };
+        const { body } = await call("POST", "/v1/bulk", { action: "retry", filter });
+        return String(body.bulkId);
+      }),
+    );
     known = {
       ...alwaysKnown,
       session: sessionIds,
       sessionId: sessionIds,
       keyId: [spare.keyId],
       redriveId: redriveIds,
+      bulkId: bulkIds,
       group: await groupsOf(call),
       cursor: await cursorsOf(call),
     };

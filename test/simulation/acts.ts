@@ -29,6 +29,9 @@ function isActOf({ kind }: Intent, { table, before, after }: Noted): boolean {
   }
   if (table === "task_signal") return kind === "signal" && isNew;
   if (table === "task_pause") return before !== undefined && before["paused"] !== after?.["paused"];
+  if (table === "bulk") {
+    return isNew || (kind === "bulk_stop" && before?.["state"] !== after?.["state"]);
+  }
   if (table !== "redrive") return false;
   return isNew || (kind === "redrive_cancel" && before?.["state"] !== after?.["state"]);
 }

@@ -69,6 +69,7 @@ const auditedTables = [
   "task_dependency",
   "task_pause",
   "redrive",
+  "bulk",
   "step_journal",
   "audit",
 ] as const;

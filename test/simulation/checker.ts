@@ -9,6 +9,7 @@ import { createLimitChecker, isLimitMove } from "./limits.ts";
 import { countFences, lookBefore, type Seen } from "./fences.ts";
 import type { Intent, Mark } from "./kinds.ts";
 import { createPauses, type Pauses } from "./pauses.ts";
+import { type Bulks, createBulks } from "./bulks.ts";
 import { createRedrives, type Redrives } from "./redrives.ts";
 import { createStepLedger, type StepLedger } from "./steps.ts";
 import { createWaitChecker, isWaking } from "./waits.ts";
@@ -78,6 +79,7 @@ export type Checker = {
   stopped(podId: string): void;
   readonly pauses: Pauses;
   readonly redrives: Redrives;
+  readonly bulks: Bulks;
   readonly steps: StepLedger;
   started(run: Omit<Run, "active" | "returned" | "startedMs">): Run;
 };
@@ -111,6 +113,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
   const judgeLimits = createLimitChecker(world);
   const pauses = createPauses(world);
   const redrives = createRedrives(world);
+  const bulks = createBulks(world);
   const steps = createStepLedger(world);
   const judgeActs = createActChecker(world);
   /** The time that a task waited for and that the store's clock had come to when its row was written. */
@@ -148,7 +151,8 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       const startsOver =
         intent.kind === "redrive_step"
           ? before.status === "failed"
-          : intent.kind === "retry" && before.status !== "completed";
+          : (intent.kind === "retry" || intent.kind === "bulk_batch") &&
+            before.status !== "completed";
       if (!startsOver) {
         violate("T4", `${what}: ${before.status} became ${after.status}`);
       } else if (after.token === before.token) violate("T4", `${what}: retried with its old token`);
@@ -270,11 +274,12 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
     tasks,
     pauses,
     redrives,
+    bulks,
     steps,
     async before(who, intent) {
       const seen = await lookBefore(database, who, intent);
-      const found = await redrives.before(intent);
-      return found ? { ...seen, redrives: found } : seen;
+      const [found, met] = [await redrives.before(intent), await bulks.before(intent)];
+      return { ...seen, ...(found && { redrives: found }), ...(met && { bulks: met }) };
     },
     async after(who, intent, seen, all, { tables, noted }) {
       if (intent.kind === "beat") {
@@ -300,6 +305,7 @@ export function createChecker(world: World, options: CheckerOptions): Checker {
       judgeLimits(changes);
       redrives.after(intent, seen.redrives, changes);
       await redrives.afterwards(intent);
+      await bulks.after(intent, seen.bulks, changes);
     },
     stopped(podId) {
       for (const [taskId, { name, state }] of tasks) {

@@ -7,6 +7,7 @@ import type { Database, Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
 import type { Change } from "./audit.ts";
 import type { Intent } from "./kinds.ts";
+import type { BulksSeen } from "./bulks.ts";
 import type { RedrivesSeen } from "./redrives.ts";
 import type { World } from "./world.ts";
 
@@ -17,6 +18,7 @@ export type Seen = {
   readonly schedules?: ReadonlyMap<string, Row>;
   readonly pauses?: ReadonlyMap<string, Row>;
   readonly redrives?: RedrivesSeen;
+  readonly bulks?: BulksSeen;
 };
 
 export const nothingSeen: Seen = { tasks: new Map(), pods: new Map() };
@@ -91,6 +93,7 @@ export function countFences(
     if (done > intent.number!) world.count(`fence: ${intent.kind}, number`);
     return;
   }
+  if (intent.kind.startsWith("bulk")) return;
   if (intent.kind.startsWith("redrive")) {
     const met = seen.redrives?.redrives.find((row) => row["redrive_id"] === intent.subject);
     if (met && met["revision"] !== intent.number) world.count(`fence: ${intent.kind}, revision`);

@@ -2,6 +2,9 @@
  * Which statement of the product a write carries, and with which values. A statement is known by
  * its template, which is the same object every time it is made.
  */
+import type { NewBulk } from "../../src/bulk/sql.ts";
+import { insertBulk, stopBulk, writeBatch } from "../../src/bulk/sql.ts";
+import type { StoredBulk } from "../../src/bulk/bulk.ts";
 import { countStep, type StoredRedrive } from "../../src/dead-letters/redrive.ts";
 import {
   cancelRedrive,
@@ -35,6 +38,9 @@ import type { Statement, Value } from "../../src/store/sql.ts";
 export type Kind =
   | "beat"
   | "begin"
+  | "bulk"
+  | "bulk_batch"
+  | "bulk_stop"
   | "cancel"
   | "claim"
   | "delete"
@@ -69,6 +75,14 @@ const noCall = { podId: "", call: 0, names: [], limit: 0 };
 const noWrite = { redrive: {} as StoredRedrive, step: countStep(0, []), writeId: "" };
 const noReason = { code: "cancelled", message: "" } as const;
 
+const noBulk = { filter: {}, options: {} } as NewBulk;
+const noBatch = {
+  bulk: { action: "retry", filter: {}, as: null } as StoredBulk,
+  writeId: "",
+  seen: [],
+  lastTaskId: "",
+  isLast: false,
+};
 const noRun = { taskId: "", token: 0, seq: 0, columns: {} } as FencedRun;
 const leaving = releaseFinish(noRun);
 const noResume = { runId: "", version: null, requestId: "", forget: [] };
@@ -88,6 +102,9 @@ function saying(text: string, statements: readonly Statement[]): Statement["stri
 const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
   [markBegun("", { call: 0, taskId: "", pauses: 0 }).strings, "begin"],
+  [saying("insert into", insertBulk("", noBulk)), "bulk"],
+  [saying("revision = revision + 1, last_write", writeBatch(noBatch)), "bulk_batch"],
+  [saying("state = 'stopped'", stopBulk("")), "bulk_stop"],
   [saying("select status, cancel_requested", cancelTask("", "")), "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
   [saying("delete from ? where ?", deleteFinished([], retentionOf(60_000))), "delete"],
@@ -180,6 +197,7 @@ function mainIntentOf(statements: readonly Statement[]): Intent {
       const taking = statements.map(boundRows).find(([first]) => first && "token" in first);
       return { ...found, rows: taking ?? [], ...last(statement) };
     }
+    if (kind === "bulk_batch") return { ...found, ...last(statement) };
     if (kind === "cancel") return { ...found, subject: last(statement).subject };
     return kind === "pause" || kind === "resume" ? { ...found, ...last(statement) } : found;
   }

@@ -6,7 +6,7 @@ import { type Mutation, of } from "./mutation.ts";
 import { throttleGateMutations } from "./mutations-of-throttle-gate.ts";
 import { aheadMutations, handOverMutations } from "./mutations-of-claims.ts";
 import { stepMutations } from "./mutations-of-steps.ts";
-import { pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
+import { bulkMutations, pauseMutations, redriveMutations } from "./mutations-of-operators.ts";
 
 const statements = of("tasks/sql");
 
@@ -317,4 +317,5 @@ export const mutations: readonly Mutation[] = [
   ...throttleGateMutations,
   ...pauseMutations,
   ...redriveMutations,
+  ...bulkMutations,
 ];

@@ -1,7 +1,8 @@
-/** The fences of what people ask for, and how each is taken out: pauses and redrives. */
+/** The fences of what people ask for, and how each is taken out: pauses, redrives and bulks. */
 import { type Mutation, of } from "./mutation.ts";
 
 const pause = of("tasks/sql/limits");
+const bulk = of("bulk/sql");
 const redrive = of("dead-letters/sql");
 const decide = of("dead-letters/redrive");
 const lead = of("dead-letters/leader");
@@ -73,6 +74,49 @@ export const pauseMutations: readonly Mutation[] = [
         file: "src/pods/sql.ts",
         find: "${abandonedUpTo}, ${metadata}, ${now}, ",
         put: "${abandonedUpTo}, ${metadata}, 0, ",
+      },
+    ],
+  },
+];
+
+export const bulkMutations: readonly Mutation[] = [
+  {
+    name: "bulk: a batch without the revision",
+    edits: [
+      bulk(
+        "where bulk_id = ${bulkId} and revision = ${revision} and ${isOpen}`;",
+        "where bulk_id = ${bulkId} and ${isOpen}`;",
+      ),
+    ],
+  },
+  {
+    name: "bulk: acts of a batch that another was faster with",
+    edits: [
+      bulk(
+        "bulk_id = ${bulkId} and last_write = ${writeId} and batch is not null",
+        "bulk_id = ${bulkId}",
+      ),
+    ],
+  },
+  {
+    // A task that is started over or cancelled has another token, which covers the status.
+    name: "bulk: tasks that aren't as they were seen",
+    edits: [
+      bulk("sql`${task}.status = wanted.seen_status`,\n        "),
+      bulk("sql`${task}.claim_token = wanted.token`,\n        "),
+    ],
+  },
+  {
+    name: "bulk: goes on with what it has gone through",
+    edits: [bulk("cursor_id = ${lastTaskId},", "cursor_id = '',")],
+  },
+  {
+    name: "bulk: ends though tasks are left",
+    edits: [
+      {
+        file: "src/bulk/leader.ts",
+        find: "writeBatch({ bulk, writeId: ids.next(), ...walked })",
+        put: "writeBatch({ bulk, writeId: ids.next(), ...walked, isLast: true })",
       },
     ],
   },

@@ -5,6 +5,7 @@
 import { sleep } from "../../src/base/clock.ts";
 import { hasCode, transientCodes } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
+import { type Bulks, createBulks } from "../../src/bulk/bulks.ts";
 import { createDeadLetters, type DeadLetters } from "../../src/dead-letters/dead-letters.ts";
 import type { Selection } from "../../src/dead-letters/redrive.ts";
 import { createTasks, type Tasks } from "../../src/tasks/tasks.ts";
@@ -21,6 +22,7 @@ export type Operators = { readonly open: number; close(): void };
 type Operator = {
   readonly tasks: Tasks;
   readonly letters: DeadLetters & { close(): void };
+  readonly bulk: Bulks;
   rest(lowMs: number, highMs: number): Promise<void>;
 };
 
@@ -31,6 +33,8 @@ export type OperatorsOptions = {
   hasty: boolean;
   /** A third acts by processes that may be killed at each of their requests. */
   killed: boolean;
+  /** One of them acts on all tasks of a name, again and again. */
+  bulks: boolean;
 };
 
 const brokenName = "broken";
@@ -39,7 +43,7 @@ const hastyRestMs = 600;
 export function startOperators(
   world: World,
   network: Network,
-  { pauses, untilMs, hasty, killed }: OperatorsOptions,
+  { pauses, untilMs, hasty, killed, bulks }: OperatorsOptions,
 ): Operators {
   const { scheduler } = world;
   const isOver = () => scheduler.nowMs >= untilMs;
@@ -57,6 +61,7 @@ export function startOperators(
     return {
       tasks: createTasks(parts),
       letters: createDeadLetters(parts),
+      bulk: createBulks(parts),
       rest: (lowMs, highMs) => sleep(clock, world.between(lowMs, highMs)),
     };
   };
@@ -144,6 +149,20 @@ export function startOperators(
     }
   };
 
+  const actOnAllNowAndThen = async (operator: Operator): Promise<void> => {
+    const { bulk } = operator;
+    while (!isOver()) {
+      await makeBroken(operator);
+      world.broken = world.chance(0.7);
+      await operator.rest(500, 2_500);
+      const action = world.chance(0.3) ? "cancel" : "retry";
+      const begunBulk = await tried(bulk.start({ action, filter: { name: brokenName } }));
+      await operator.rest(0, 1_500);
+      if (begunBulk && world.chance(0.2)) await tried(bulk.stop(begunBulk.bulkId));
+    }
+    world.broken = false;
+  };
+
   if (hasty) begin(pauseAndResume(operators[0]!, "quick", hastyRestMs));
   if (world.chance(0.4)) {
     const targets = [allNames, "quick", "slow", brokenName];
@@ -158,6 +177,7 @@ export function startOperators(
     for (const operator of operators) if (world.chance(0.7)) begin(redriveNowAndThen(operator));
   }
   if (killed) begin(actAndDie(begun("o4")));
+  if (bulks) begin(actOnAllNowAndThen(begun("o5")));
   return {
     get open() {
       return open;

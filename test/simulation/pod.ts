@@ -241,6 +241,8 @@ export function startSimPod(
       }),
     outboxDisk: options.disk.attach(main),
     ...(options.ahead && { ahead: options.ahead }),
+    // Tasks are few here, and a bulk is to have several batches.
+    bulkBatchTasks: 2,
     reportAlive: () => void breath++,
     abandonCallsUpTo: (call) => {
       floor = call;

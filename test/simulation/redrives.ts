@@ -131,7 +131,8 @@ export function createRedrives(world: World): Redrives {
     for (const { taken } of known.values()) {
       const task = taken.get(taskId);
       if (!task) continue;
-      if (after.status === "pending" && before?.status !== "claimed" && intent.kind === "retry") {
+      const isRetry = intent.kind === "retry" || intent.kind === "bulk_batch";
+      if (after.status === "pending" && before?.status !== "claimed" && isRetry) {
         task.touched = true;
       }
       if (task.outcome !== undefined || task.touched) continue;

@@ -108,6 +108,7 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     untilMs: faultsMs,
     hasty: crowds,
     killed: seed % 8 === 3,
+    bulks: seed % 8 === 6,
   });
   startFaults(world, {
     network,
@@ -125,7 +126,8 @@ export async function runSeed(seed: number, { keepTrace = false } = {}): Promise
     for (const { state } of checker.tasks.values()) {
       if (state.status === "pending" || state.status === "claimed") return false;
     }
-    if (clients.open > 0 || operators.open > 0 || checker.redrives.open > 0) return false;
+    if (clients.open > 0 || operators.open > 0) return false;
+    if (checker.redrives.open > 0 || checker.bulks.open > 0) return false;
     return disks.every(({ kept }) => kept === 0);
   };
   await scheduler.runUntil(

@@ -104,7 +104,8 @@ export function createStepLedger(world: World): StepLedger {
     for (const row of forgotten) {
       const { owner_id: taskId, key, kind } = row;
       stored.get(taskId)?.delete(key);
-      if (kind === "failed" && ["retry", "redrive_step"].includes(intent.kind)) continue;
+      if (kind === "failed" && ["retry", "redrive_step", "bulk_batch"].includes(intent.kind))
+        continue;
       count("step: forgotten");
       const isAround = (each: Row, ...kinds: string[]): boolean =>
         each["owner_id"] === taskId && isWithin(key, each["key"]) && kinds.includes(each["kind"]);

@@ -19,6 +19,7 @@ export async function judgeEnd(world: World, checker: Checker, clients: Clients)
 
   await judgeSchedules(world, rows);
   await checker.redrives.judgeEnd();
+  await checker.bulks.judgeEnd();
 
   for (const row of rows) {
     const taskId = row["task_id"] as string;

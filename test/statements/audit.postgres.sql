@@ -32,7 +32,10 @@ where id = $3
 -- values: [250,10,"act-1"]
 
 -- src/audit/sql.ts: endEntry
-update flotilla.audit set outcome = 'done' where id = $1 and outcome = 'begun'
+update flotilla.audit set outcome = 'done' where id = $1 and outcome = 'begun' and true
+-- values: ["act-1"]
+
+update flotilla.audit set outcome = 'done' where id = $1 and outcome = 'begun' and 1 = 1
 -- values: ["act-1"]
 
 -- src/audit/sql.ts: readEntry

@@ -32,7 +32,10 @@ where id = ?
 -- values: [250,10,"act-1"]
 
 -- src/audit/sql.ts: endEntry
-update flotilla_audit set outcome = 'done' where id = ? and outcome = 'begun'
+update flotilla_audit set outcome = 'done' where id = ? and outcome = 'begun' and true
+-- values: ["act-1"]
+
+update flotilla_audit set outcome = 'done' where id = ? and outcome = 'begun' and 1 = 1
 -- values: ["act-1"]
 
 -- src/audit/sql.ts: readEntry

@@ -33,7 +33,7 @@ export const auditStatements: RoomStatements = {
       ),
     readFull: () => audit.readFull(),
     countEntry: () => audit.countEntry("act-1", 250, 10),
-    endEntry: () => audit.endEntry("act-1"),
+    endEntry: () => [audit.endEntry("act-1"), audit.endEntry("act-1", sql`1 = 1`)],
     readEntry: () => [audit.readEntry(newEntry), audit.readEntry({ ...newEntry, actId: null })],
     listEntries: () => [
       audit.listEntries({ limit: 51 }),

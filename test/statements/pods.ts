@@ -1,4 +1,5 @@
 import * as pods from "../../src/pods/sql.ts";
+import { entry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const silent = { podId: "pod-2", beat: 4, birthMs: 1, status: "up", passes: 0 } as const;
@@ -18,6 +19,10 @@ export const podStatements: RoomStatements = {
     pulsesOf: () => pods.pulsesOf(["pod-1", "pod-2"]),
     knownPods: () => pods.knownPods(),
     livePods: () => pods.livePods(),
+    changeDrain: () => [
+      ...pods.changeDrain("pod-1", true, entry),
+      ...pods.changeDrain("pod-1", false, entry),
+    ],
     podAges: () => pods.podAges(),
     latestPods: () => pods.latestPods(100),
     listPods: () => pods.listPods(),

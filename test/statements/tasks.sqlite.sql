@@ -651,7 +651,7 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
   from flotilla_task task
   where name in (?) and status = 'pending' and parked = 0 and deaths >= 2
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = ?
-  or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
+  or claimed_by not in (select pod_id from flotilla_pod where status = 'up' and drain = 0)
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
   order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 ) of_kind union all
@@ -667,7 +667,7 @@ and not exists (select 1 from flotilla_task_limit given
   where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = ?
-  or claimed_by not in (select pod_id from flotilla_pod where status = 'up')
+  or claimed_by not in (select pod_id from flotilla_pod where status = 'up' and drain = 0)
   or (select task_id from flotilla_task where status = 'claimed' and claimed_by = ?
   order by claim_call limit 1) is null) and flow_version is null and task_version is null
   order by created_at, task_id limit 1 ) of_kind) alone
@@ -1514,6 +1514,10 @@ on conflict do nothing
 select progress, progress_token from flotilla_task where task_id = ?
 -- values: ["task-1"]
 
+-- src/tasks/sql/recover.ts: isSettled
+created_at < now_ms() - ? and last_update < now_ms() - ?
+-- values: [60000,60000]
+
 -- src/tasks/sql/recover.ts: claimsOf
 select task_id, claim_token, claimed_by, deaths, last_update from (
   select task_id, claim_token, claimed_by, deaths, last_update from flotilla_task
@@ -1686,6 +1690,17 @@ delete from flotilla_step_journal where owner_id in (select task_id from (select
 delete from flotilla_link as link where to_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
+
+-- src/tasks/sql/recover.ts: deleteBelongings
+delete from flotilla_task_event where task_id in (select 'task-1')
+
+delete from flotilla_task_dependency where dependent_id in (select 'task-1')
+
+delete from flotilla_task_signal where task_id in (select 'task-1')
+
+delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
+
+delete from flotilla_link as link where to_id in (select 'task-1')
 
 -- src/tasks/sql/runs.ts: storeRuns
 update flotilla_task set
@@ -2249,6 +2264,22 @@ select 1 from flotilla_task where status = 'pending' and parked = 1 order by run
 select signal_id, payload from flotilla_task_signal
 where task_id = ? and name in (?, ?) and taken = 0 order by seq limit 1
 -- values: ["run-1","paid","refused"]
+
+-- src/tasks/sql/signals.ts: addSignals
+insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
+select task.task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past where past.task_id = task.task_id), ?,
+  ?
+from flotilla_task task where true and not exists (select 1 from flotilla_task_signal past where past.task_id = task.task_id and past.signal_id = ?)
+  and (select count(*) from flotilla_task_signal past where past.task_id = task.task_id and past.taken = 0) < ?
+-- values: ["signal-1","paid","{}","signal-1",1000]
+
+-- src/tasks/sql/signals.ts: wakeSignalled
+update flotilla_task
+set wake = wake + 1,
+  last_update = case when status = 'pending' then now_ms() else last_update end,
+  run_at = case when status = 'pending' and parked in (1, 5) and awaits is not null then now_ms() else run_at end,
+  parked = case when status = 'pending' and parked in (1, 5) and awaits is not null then case when limited = 1 then 4 else 0 end else parked end
+where task_id = 'run-1'
 
 -- src/tasks/sql/why.ts: readStanding
 select task_id, tenant, name, status, priority, parked, depends, limited, run_at, created_at,
@@ -2956,8 +2987,42 @@ select name, count(*) from (
 group by name
 -- values: [10000,10000]
 
+-- src/tasks/sql/filter.ts: filteredColumns
+task_id, name, tenant, status, claim_token, parked, cancel_requested,
+  flow_version, cursor, created_at, last_update
+
+-- src/tasks/sql/filter.ts: filterConditions
+name = ?
+-- values: ["mail"]
+
+status = ?
+-- values: ["pending"]
+
+tenant = ?
+-- values: ["acme"]
+
+cursor = ?
+-- values: ["charge"]
+
+status = 'pending' and parked = 6
+
+task_id >= ?
+-- values: ["task-1"]
+
+task_id <= ?
+-- values: ["task-9"]
+
+task.name = ?
+-- values: ["mail"]
+
 -- src/tasks/sql/inspect.ts: anyVersion
 , task_version = null, begun_version = null
+
+-- src/tasks/sql/inspect.ts: isPendingTask
+status = 'pending' and flow_version is null
+
+-- src/tasks/sql/inspect.ts: isUnreadable
+status = 'pending' and flow_version is not null and parked = 6
 
 -- src/tasks/sql/inspect.ts: startedOver
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -2977,6 +3042,15 @@ task_id
     + case when depends = 0 then 0 else
       (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end
 -- values: [40]
+
+-- src/tasks/sql/inspect.ts: requestCancel
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when true then 1 else 0 end,
+status = case when true then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
 
 -- src/tasks/sql/inspect.ts: cancelChildren
 select task_id from flotilla_task task where task_id in (

@@ -3,6 +3,7 @@ import * as claim from "../../src/tasks/sql/claim.ts";
 import * as concurrency from "../../src/tasks/sql/concurrency.ts";
 import * as dependencies from "../../src/tasks/sql/dependencies.ts";
 import * as enqueue from "../../src/tasks/sql/enqueue.ts";
+import * as filter from "../../src/tasks/sql/filter.ts";
 import * as finish from "../../src/tasks/sql/finish.ts";
 import * as inspect from "../../src/tasks/sql/inspect.ts";
 import * as list from "../../src/tasks/sql/list.ts";
@@ -304,6 +305,7 @@ export const taskStatements: RoomStatements = {
     insertRecoveryFollowUps: () => recover.insertRecoveryFollowUps([failed.followUp!], [orphan]),
     sweep: () => [recover.sweep("", 10, kept), recover.sweep("", 10, kept, { upToYoung: true })],
     deleteFinished: () => recover.deleteFinished(["task-1"], kept, entry),
+    deleteBelongings: () => recover.deleteBelongings(sql`select 'task-1'`),
   }),
   "src/tasks/sql/runs.ts": sqlFile(runs, {
     isRunFinish: noStatement,
@@ -338,6 +340,8 @@ export const taskStatements: RoomStatements = {
     ],
     hasMoreAwaiting: () => signals.hasMoreAwaiting(),
     firstSignal: () => signals.firstSignal("run-1", ["paid", "refused"]),
+    addSignals: () => signals.addSignals(sql`${table("task")} task where true`, paid),
+    wakeSignalled: () => signals.wakeSignalled(sql`task_id = 'run-1'`),
   }),
   "src/tasks/sql/why.ts": sqlFile(why, {
     readStanding: () => why.readStanding("task-1"),
@@ -440,7 +444,22 @@ export const taskStatements: RoomStatements = {
     countNewest: () => list.countNewest(10_000),
     countHeld: () => list.countHeld(10_000),
   }),
+  "src/tasks/sql/filter.ts": sqlFile(filter, {
+    filterConditions: () => [
+      ...filter.filterConditions({
+        name: "mail",
+        status: "pending",
+        tenant: "acme",
+        at: "charge",
+        setAside: true,
+        from: "task-1",
+        to: "task-9",
+      }),
+      ...filter.filterConditions({ name: "mail" }, sql`task.`),
+    ],
+  }),
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
+    requestCancel: () => inspect.requestCancel(sql`true`),
     cancelChildren: () => inspect.cancelChildren(["run-1"], fence),
     cancelChildrenOf: () => inspect.cancelChildrenOf([{ taskId: "task-1", token: 2 }]),
     cancelTask: () => inspect.cancelTask("task-1", "request-1", entry),

@@ -24,7 +24,7 @@ const operator: Actor = {
 };
 const cases = acts.map((each) => [each.action, each] as const);
 /** What finds everything as it should be changes nothing; the others make one thing more each time. */
-const repeatable = ["redrives.start", "schedules.fire", "agents.replace"];
+const repeatable = ["redrives.start", "bulk.start", "schedules.fire", "agents.replace"];
 
 /** What every act promises of its entry in the audit, on every store. */
 export function actsContract(kind: StoreKind): void {

@@ -1,9 +1,11 @@
 import { expect } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { silentLogger } from "../../base/log.ts";
+import { createBulks } from "../../bulk/bulks.ts";
 import { createDeadLetters } from "../../dead-letters/dead-letters.ts";
 import { createRuns } from "../../flows/runs.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
+import { createPodActs } from "../../runtime/pods.ts";
 import { createSchedules } from "../../schedules/schedules.ts";
 import { createStoredAgents } from "../../sessions/agents/stored-agents.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
@@ -21,7 +23,15 @@ export type ActsHarness = Awaited<ReturnType<typeof openActs>>;
 export type Clients = ReturnType<ActsHarness["clients"]>;
 
 const tasks = table("task");
-const others = ["schedule", "redrive", "failure_group", "throttle", "agent", "audit"] as const;
+const others = [
+  "schedule",
+  "redrive",
+  "failure_group",
+  "bulk",
+  "throttle",
+  "agent",
+  "audit",
+] as const;
 const changed: readonly TableName[] = [
   "task",
   "task_event",
@@ -30,6 +40,7 @@ const changed: readonly TableName[] = [
   "schedule",
   "redrive",
   "failure_group",
+  "bulk",
   "throttle",
   "agent",
 ];
@@ -49,6 +60,7 @@ export function somethingToActOn(): Statement[] {
     sql`update ${tasks} set created_at = ${now} - 1000000, last_update = ${now} - 1000000
       where task_id = 'ended'`,
     sql`insert into ${table("throttle")} (name, bound) values ('api', 5)`,
+    sql`insert into ${table("pod")} (pod_id) values ('pod')`,
   ];
 }
 
@@ -67,6 +79,8 @@ export async function openActs(kind: StoreKind) {
       runs: createRuns(own, parts),
       schedules: createSchedules(parts),
       letters: createDeadLetters(parts),
+      bulk: createBulks(parts),
+      pods: createPodActs(parts),
       throttles: createThrottlesClient(parts),
       agents: createStoredAgents(parts),
       audit: createAudit(parts),
@@ -86,7 +100,8 @@ export async function openActs(kind: StoreKind) {
       const pauses = queue.database.read(
         sql`select name from ${table("task_pause")} where paused = 1`,
       );
-      const sorted = (await Promise.all([...of, pauses])).map((rows) =>
+      const drains = queue.database.read(sql`select pod_id, drain from ${table("pod")}`);
+      const sorted = (await Promise.all([...of, pauses, drains])).map((rows) =>
         rows.map((row) => JSON.stringify(row)).toSorted(),
       );
       return JSON.stringify(sorted);
@@ -278,6 +293,38 @@ export const acts: readonly ActCase[] = [
       return on.letters.cancelRedrive(redrives[0]!.redriveId);
     },
     entry: { before: { state: "running" }, after: { state: "stopping" } },
+  },
+  {
+    action: "bulk.start",
+    act: (on) =>
+      on.bulk.start({ action: "cancel", filter: { name: "mail" }, reason: "a wrong batch" }),
+    entry: {
+      subject: null,
+      filter: { action: "cancel", name: "mail" },
+      count: 0,
+      outcome: "begun",
+      reason: "a wrong batch",
+    },
+  },
+  {
+    action: "bulk.stop",
+    arrange: (on) => on.bulk.start({ action: "cancel", filter: { name: "mail" } }),
+    act: async (on) => {
+      const { bulks } = await on.bulk.list();
+      return on.bulk.stop(bulks[0]!.bulkId);
+    },
+    entry: { before: { state: "running" }, after: { state: "stopped" } },
+  },
+  {
+    action: "pods.drain",
+    act: (on) => on.pods.drainPod("pod"),
+    entry: { subject: "pod", before: { drain: false }, after: { drain: true } },
+  },
+  {
+    action: "pods.undrain",
+    arrange: (on) => on.pods.drainPod("pod"),
+    act: (on) => on.pods.undrainPod("pod"),
+    entry: { subject: "pod", before: { drain: true }, after: { drain: false } },
   },
   {
     action: "tasks.discard",

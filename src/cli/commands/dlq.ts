@@ -7,7 +7,7 @@ import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead
 import type { ChangedGroup, ErrorGroup } from "../../dead-letters/error-groups.ts";
 import { type GroupState, groupStates } from "../../dead-letters/groups.ts";
 import type { Redrive, Selection } from "../../dead-letters/redrive.ts";
-import type { PodInfo } from "../../runtime/connect.ts";
+import type { PodInfo } from "../../runtime/pods.ts";
 import { ifAllowed, onTarget } from "../connect.ts";
 import {
   isGroup,

@@ -3,7 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { HistoryEntry, RunView } from "../../flows/rows.ts";
 import type { RunPage } from "../../flows/list.ts";
 import type { OpenSignal } from "../../flows/runs.ts";
-import type { PodInfo } from "../../runtime/connect.ts";
+import type { PodInfo } from "../../runtime/pods.ts";
 import type { Links } from "../../links/links.ts";
 import { whyWaits } from "../why.ts";
 import { printStarted, startedByFacts } from "../links.ts";

@@ -35,6 +35,7 @@ let group = "";
 const findGroup = async () => {
   group = (await flotilla.deadLetters.groups()).groups[0]!.group;
 };
+let bulkId = "";
 let keyId = "";
 const makeKey = async () => {
   ({
@@ -42,8 +43,13 @@ const makeKey = async () => {
   } = await flotilla.keys.create({ name: "ci", role: "viewer" }));
 };
 
+/** A path with the ids of what was arranged. */
 const pathTo = (path: string) =>
-  path.replace("{redriveId}", redriveId).replace("{keyId}", keyId).replace("{group}", group);
+  path
+    .replace("{redriveId}", redriveId)
+    .replace("{bulkId}", bulkId)
+    .replace("{keyId}", keyId)
+    .replace("{group}", group);
 
 type RouteCase =
   | {
@@ -148,6 +154,25 @@ const routes: Record<string, RouteCase> = {
       await findGroup();
       await flotilla.deadLetters.resolve(group);
     },
+  },
+  previewBulk: { noAct: "counts what an act would be for" },
+  startBulk: {
+    action: "bulk.start",
+    path: "/v1/bulk",
+    body: { action: "cancel", filter: { name: "mail" } },
+  },
+  stopBulk: {
+    action: "bulk.stop",
+    path: "/v1/bulk/{bulkId}/stop",
+    arrange: async () => {
+      ({ bulkId } = await flotilla.bulk.start({ action: "cancel", filter: { name: "mail" } }));
+    },
+  },
+  drainPod: { action: "pods.drain", path: "/v1/pods/pod/drain" },
+  undrainPod: {
+    action: "pods.undrain",
+    path: "/v1/pods/pod/undrain",
+    arrange: () => flotilla.drainPod("pod"),
   },
   discardDeadLetters: { action: "tasks.discard", path: "/v1/dlq/discard", body: { name: "mail" } },
   pinThrottle: { action: "throttles.pin", path: "/v1/throttles/api/pin", body: { limit: 3 } },
@@ -283,6 +308,8 @@ const calls: Record<string, Record<string, string>> = {
     enqueueMany: starting,
     enqueueEach: starting,
     enqueueGraph: starting,
+    drainPod: "pods.drain",
+    undrainPod: "pods.undrain",
     close: ofProcess,
   },
   tasks: {
@@ -309,6 +336,11 @@ const calls: Record<string, Record<string, string>> = {
     resolve: "failures.resolve",
     ignore: "failures.ignore",
     reopen: "failures.reopen",
+  },
+  bulk: {
+    ...reads("preview", "list", "get", "follow"),
+    start: "bulk.start",
+    stop: "bulk.stop",
   },
   runs: {
     ...reads("get", "list", "wait", "signals", "history", "counts", "doing", "stuck"),

@@ -1,6 +1,8 @@
 import { z } from "zod";
 import { described, label, named, next, paging, spec, time, wholeNumber } from "./schema.ts";
 
+const drainState = () => z.enum(["draining", "drained"]);
+
 const pod = named(
   "Pod",
   z.object({
@@ -9,10 +11,15 @@ const pod = named(
     birthMs: time(),
     lastHeartbeatMs: time(),
     beat: z.int(),
+    drain: described(
+      drainState().nullable(),
+      "Set while it is to take no more work: `drained` once nothing that it had begun is left.",
+    ),
     state: described(
       z
         .object({
           holds: described(z.int(), "How many tasks it holds at most, right now."),
+          drain: drainState().optional(),
           reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
         })
         .nullable(),
@@ -217,6 +224,27 @@ export const fleetSpecs = {
     verb: "fleet:read",
     answers: { 200: named("Pods", z.object({ pods: z.array(pod) })) },
     errors: [],
+  }),
+  drain: spec({
+    method: "post",
+    path: "/v1/pods/{podId}/drain",
+    operationId: "drainPod",
+    tag: "fleet",
+    summary:
+      "Let a pod take no more work. What it has begun goes on, and its logs of sessions are handed on.",
+    verb: "fleet:operate",
+    answers: { 202: pod },
+    errors: ["not_found", "conflict"],
+  }),
+  undrain: spec({
+    method: "post",
+    path: "/v1/pods/{podId}/undrain",
+    operationId: "undrainPod",
+    tag: "fleet",
+    summary: "Let a pod that was drained take work again.",
+    verb: "fleet:operate",
+    answers: { 202: pod },
+    errors: ["not_found", "conflict"],
   }),
   stats: spec({
     method: "get",

@@ -42,6 +42,13 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.pods).to(async () => {
       return { status: 200, body: { pods: await flotilla.pods() } };
     }),
+    // The pod reads it with its next heartbeat.
+    route(fleetSpecs.drain).to(async ({ params: { podId } }) => {
+      return { status: 202, body: await flotilla.drainPod(podId) };
+    }),
+    route(fleetSpecs.undrain).to(async ({ params: { podId } }) => {
+      return { status: 202, body: await flotilla.undrainPod(podId) };
+    }),
     route(fleetSpecs.stats).to(async ({ query }) => {
       return { status: 200, body: await flotilla.tasks.stats({ exact: query.exact === "true" }) };
     }),

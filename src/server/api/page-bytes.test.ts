@@ -180,7 +180,7 @@ test("so do pages of limits and of tenants", async () => {
   expect(tenants.pages).toBeGreaterThan(1);
 });
 
-test("so do pages of redrives, of the signals of a run and of an inbox", async () => {
+test("so do pages of redrives, of bulks, of the signals of a run and of an inbox", async () => {
   const asked = fetch(`${server.url}/v1/dlq/redrives`, {
     method: "POST",
     headers,
@@ -192,6 +192,12 @@ test("so do pages of redrives, of the signals of a run and of an inbox", async (
   const redrives = await all("/v1/dlq/redrives?limit=1000", "redrives");
   expect(new Set(redrives.found.map(({ redriveId }) => redriveId)).size).toBe(501);
   expect(redrives.pages).toBeGreaterThan(1);
+
+  await send("POST", "/v1/bulk", { action: "cancel", filter: { name: wide(0, 500) } });
+  copyRow("bulk", 500, (n) => ({ bulk_id: `0${idOf(n)}` }));
+  const bulks = await all("/v1/bulk?limit=1000", "bulks");
+  expect(new Set(bulks.found.map(({ bulkId }) => bulkId)).size).toBe(501);
+  expect(bulks.pages).toBeGreaterThan(1);
 
   const { runId } = await send("POST", "/v1/runs", { flow: "nobody" });
   await send("POST", `/v1/runs/${runId}/signals`, { name: "go", payload: big });

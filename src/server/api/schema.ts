@@ -248,6 +248,7 @@ export const eventDetail = () =>
       "intent",
       "next",
       "reason",
+      "request",
       "retryAtMs",
       "sinceMs",
       "startedAtMs",

@@ -25,7 +25,7 @@ type TaskRoutes = {
   maxBytes: number;
 };
 
-type BulkParts = {
+type EnqueueRowsParts = {
   flotilla: Flotilla;
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest row. */
@@ -180,7 +180,7 @@ export function visibleLinks(caller: Caller, { startedBy, started, hasMore }: Li
  * Takes rows `{ name, input, options }`: one per line as NDJSON, or an array as JSON. Answers with the
  * count of each outcome, and with the outcome of each row in order.
  */
-export function bulkRoutes(parts: BulkParts): Route[] {
+export function enqueueRowsRoutes(parts: EnqueueRowsParts): Route[] {
   return [
     route(taskSpecs.bulk).to(async ({ context }) => {
       const trace = traceOf(context);

@@ -10,9 +10,9 @@ import type { AgentFacts } from "../conversation/command.ts";
  * the pods are known that the heartbeat sees, when those have changed.
  */
 export type Fleet = {
-  /** Pods that serve sessions, each with how long it has been known, in ms. */
+  /** Pods that serve sessions and don't drain, each with how long it has been known, in ms. */
   pods(): ReadonlyMap<string, number>;
-  /** Pods that define this agent in code. */
+  /** Those of them that define this agent in code. */
   withAgent(name: string): readonly string[];
   factsOf(name: string): AgentFacts | undefined;
   refresh(): Promise<void>;
@@ -23,7 +23,7 @@ export type Fleet = {
 /** The part of a pod's metadata that concerns sessions. */
 export type PodSessionInfo = { readonly agents: Readonly<Record<string, AgentFacts>> };
 
-type Known = { readonly sinceMs: number; readonly agents: Readonly<Record<string, AgentFacts>> };
+type Known = PodSessionInfo & { readonly sinceMs: number; readonly drains: boolean };
 
 type FleetParts = {
   database: Database;
@@ -60,7 +60,8 @@ export function createFleet(parts: FleetParts): Fleet {
         const reported = sessionsOf(row["metadata"]);
         if (!reported) continue;
         const sinceMs = known.get(podId)?.sinceMs ?? clock.monotonic();
-        found.set(podId, { sinceMs, agents: reported.agents });
+        const drains = Number(row["drain"]) === 1;
+        found.set(podId, { sinceMs, drains, agents: reported.agents });
       }
       known = found;
     } catch (error) {
@@ -70,6 +71,7 @@ export function createFleet(parts: FleetParts): Fleet {
     }
   };
   const refresh = () => (refreshing ??= read());
+  const working = () => [...known].filter(([, { drains }]) => !drains);
   const isCurrent = () =>
     seen !== undefined && readFor === seen() && clock.monotonic() - readMs < maxAgeMs;
   const again = (): void => {
@@ -81,10 +83,12 @@ export function createFleet(parts: FleetParts): Fleet {
   return {
     pods() {
       const nowMs = clock.monotonic();
-      return new Map([...known].map(([podId, { sinceMs }]) => [podId, nowMs - sinceMs]));
+      return new Map(working().map(([podId, { sinceMs }]) => [podId, nowMs - sinceMs]));
     },
     withAgent: (name) =>
-      [...known].filter(([, { agents }]) => Object.hasOwn(agents, name)).map(([podId]) => podId),
+      working()
+        .filter(([, { agents }]) => Object.hasOwn(agents, name))
+        .map(([podId]) => podId),
     factsOf(name) {
       for (const { agents } of known.values()) {
         if (Object.hasOwn(agents, name)) return agents[name];

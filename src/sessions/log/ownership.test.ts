@@ -223,6 +223,25 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
   });
 
+  test("a pod that drains hands its logs on and takes none, unless it is the only one", async () => {
+    let drains = false;
+    start("a", { drains: () => drains });
+    await eventLoopTurns();
+    drains = true;
+    up.delete("a");
+    await clock.advance(30_000);
+    expect(await owned()).toEqual(["a", "a", "a", "a"]);
+    start("b");
+    await clock.advance(30_000);
+    expect(await owned()).toEqual(["b", "b", "b", "b"]);
+    await clock.advance(30_000);
+    expect((await journal.heads()).map(({ term }) => term)).toEqual([2, 2, 2, 2]);
+    drains = false;
+    up.set("a", true);
+    await clock.advance(30_000);
+    expect(await owned()).toEqual(placeLogs(logs, ["a", "b"]));
+  });
+
   test("a log that is taken while its pod begins to leave is given up as well", async () => {
     const gate = Promise.withResolvers<void>();
     const take: Journal["take"] = async (...asked) => {

@@ -41,6 +41,8 @@ export type OwnersParts = {
   /** Live pods that serve sessions, each with how long it has been known, in ms. */
   pods: () => ReadonlyMap<string, number>;
   isGone: (host: string) => boolean;
+  /** Whether this pod hands its logs on and takes no others, as far as there are pods for them. */
+  drains?: () => boolean;
   own: (head: Head, busy: readonly Header[], taken: TakenLog) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it accepts a log, because a dead pod stays listed for a while. Never rejects. */
@@ -100,9 +102,12 @@ export function createOwners(parts: OwnersParts): Owners {
     recordHeads(all);
     if (stopped) return;
     const pods = othersAlive(all);
-    const desired = placeLogs(all.length, [...new Set([podId, ...pods.keys()])].toSorted());
+    const others = [...pods.keys()].filter((each) => each !== podId);
+    // Without another pod, sessions would have no owner at all.
+    const isLeaving = parts.drains?.() === true && others.length > 0;
+    const desired = placeLogs(all.length, (isLeaving ? others : [podId, ...others]).toSorted());
     const due = all.filter((head) => {
-      if (held.has(head.logId) || !isFree(head)) return false;
+      if (isLeaving || held.has(head.logId) || !isFree(head)) return false;
       const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
       const first = desired[head.logId] === podId ? 0 : Math.max(1, rank);
       return freeForMs(head) >= first * rankMs;

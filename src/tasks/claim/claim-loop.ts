@@ -48,6 +48,8 @@ type ClaimLoop = {
   readonly failing: boolean;
   /** How many claim calls are in flight, or would bring attempts to begin. */
   readonly inFlight: number;
+  /** Claims nothing and gives back what was claimed ahead, or claims again. */
+  drain(drains: boolean): void;
   stop(): void;
 };
 
@@ -87,9 +89,7 @@ type ClaimLoopParts = {
 // this rate.
 const emptyClaimsPerSecond = 50;
 const emptyClaimRate = { perSecond: emptyClaimsPerSecond, burst: emptyClaimsPerSecond };
-
 const claimMsWeight = 0.2;
-
 // How often a pod with tasks claimed ahead makes a claim of all names, by priority.
 const fullClaimEveryMs = 50;
 
@@ -118,6 +118,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const backoff = claimBackoff(parts);
   const aheadNames = new Set(parts.aheadNames);
   let stopped = false;
+  let draining = false;
   /** Claim calls in flight, and how many tasks they may bring. */
   let inFlight = 0;
   let requested = 0;
@@ -176,6 +177,8 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     limitByNameSlots(claimLimit(adaptiveCapacity.capacity, held), slots, names);
 
   const tryClaim = () => {
+    // Also what a claim ahead that was under way has brought since.
+    if (draining) return ahead.giveBack();
     if (stopped || names === 0 || outbox?.full) return;
     const belongToAhead = beginAhead();
     const more = aheadLimit();
@@ -212,7 +215,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const claimWithin = () => {
     if (stopped || outbox?.full || inFlight > 0 || runsAlone || reserved !== undefined) return;
     // Claims that found nothing are no reason: this one finds what it is sent with.
-    if (ahead.size > 0 || backoff.failing || !claimCalls.canClaimWithin) return;
+    if (draining || ahead.size > 0 || backoff.failing || !claimCalls.canClaimWithin) return;
     const limit = permitted(freeSlotsBeside(taken()));
     if (limit === 0) return;
     let within: ClaimWithin | undefined;
@@ -374,6 +377,13 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     },
     get inFlight() {
       return inFlight + ahead.marking;
+    },
+    drain(drains) {
+      draining = drains;
+      // Another pod may have it: reservations of a pod that drains don't count.
+      if (drains) reserved = undefined;
+      idleAnnouncer.set(false);
+      wake();
     },
     stop() {
       stopped = true;

@@ -44,7 +44,10 @@ export type LostReason = "claim_lost" | "cancel";
  */
 export type Claimer = {
   readonly podId: string;
-  /** Claims up to `limit` due tasks; may return none. Rejects while the store is unavailable. */
+  /**
+   * Claims up to `limit` due tasks; may return none, and does while the pod drains. Rejects while the
+   * store is unavailable.
+   */
   claim(limit: number): Promise<ClaimedTask[]>;
   /** Completes the task. Resolves when that is stored, however long the store is unavailable. */
   complete(claim: ClaimedTask, result?: unknown): Promise<ClaimResult>;
@@ -81,6 +84,8 @@ export type ClaimerParts = {
   /** The concurrency limit per key of a name, as declared in code. */
   limitOf?: (name: string) => number | undefined;
   onAbandoned?: (call: number) => void;
+  /** Whether an operator wants it to claim nothing. Default: no. */
+  isDraining?: () => boolean;
   log?: Logger;
 };
 
@@ -124,6 +129,7 @@ export function createClaimer(parts: ClaimerParts): Claimer {
     if (stopped) throw new FlotillaError("closed", "the claimer was stopped");
     const claimedTasks: ClaimedTask[] = [];
     for (let tries = 0; tries < maxCalls && claimedTasks.length < limit; tries++) {
+      if (parts.isDraining?.()) break;
       if (runsAlone() || (reserved !== undefined && held.size > 0)) break;
       const alone = reserved;
       reserved = undefined;

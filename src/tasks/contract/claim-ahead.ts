@@ -88,6 +88,20 @@ export function claimAheadContract(kind: StoreKind): void {
       expect(await queue.count(sql`claim_token = 1`)).toBe(count);
     });
 
+    test("gives back all that it holds back when it is to drain, and begins none of it", async () => {
+      const { worker, attempts } = await withHeldBack();
+      const begun = attempts.length;
+      worker.drain(true);
+      await queue.until("no claims but those that run", async () => {
+        const held = await queue.count(sql`status = 'claimed'`);
+        return held === worker.running && (await queue.count(heldBack)) === 0;
+      });
+      for (const attempt of attempts) attempt.finish(1);
+      await queue.until("its end", () => worker.capacity.drain === "drained");
+      expect(attempts).toHaveLength(begun);
+      expect(await queue.count(sql`status = 'claimed'`)).toBe(0);
+    });
+
     test("counts the death of a pod for tasks that had begun, and for no others", async () => {
       await queue.beat("pod-1");
       await enqueue("a", 3);

@@ -5,6 +5,7 @@ import { capacityContract } from "./capacity.ts";
 import { claimAheadContract } from "./claim-ahead.ts";
 import { claimContract } from "./claim.ts";
 import { claimerContract } from "./claimer.ts";
+import { drainContract } from "./drain.ts";
 import { depthContract } from "./depth.ts";
 import { eachContract } from "./each.ts";
 import { enqueueContract } from "./enqueue.ts";
@@ -77,6 +78,7 @@ export function tasksContract(kind: StoreKind): void {
 export function workingContract(kind: StoreKind): void {
   workerContract(kind);
   fleetContract(kind);
+  drainContract(kind);
   handOverContract(kind);
   middlewareContract(kind);
   capacityContract(kind);

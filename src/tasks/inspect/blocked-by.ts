@@ -207,6 +207,7 @@ export function coverageOf(pods: readonly Row[]): WorkerCoverage {
   const throttles = new Map<string, ThrottleOfName>();
   let allSay = true;
   for (const row of pods) {
+    if (Number(row["drain"]) === 1) continue;
     const metadata = parse(row["metadata"]);
     const versions = (metadata["flows"] ?? {}) as Readonly<Record<string, unknown>>;
     if (!Array.isArray(metadata["names"])) allSay = false;

@@ -3,6 +3,7 @@ import { reasonsOf, type WorkerFacts } from "./pod-status.ts";
 
 const nothing: WorkerFacts = {
   stopping: false,
+  drain: undefined,
   storeAway: false,
   outboxFull: false,
   allPaused: false,
@@ -26,6 +27,8 @@ describe("why a pod doesn't claim more", () => {
     [{ held: 8 }, ["full: 8 of 8"]],
     [{ held: 9 }, ["full: 9 of 8"]],
     [{ stopping: true, held: 8 }, ["stopping", "full: 8 of 8"]],
+    [{ drain: "draining" }, ["draining: what it has begun goes on"]],
+    [{ drain: "drained", held: 0 }, ["drained: takes no work until it is undrained"]],
     [{ storeAway: true }, ["the store is away"]],
     [{ outboxFull: true }, ["the outbox is full"]],
     [{ allPaused: true, pausedNames: ["a"] }, ["paused"]],

@@ -15,6 +15,7 @@ import type { TaskHandler } from "../model.ts";
 /** Why a pod does not claim more tasks. */
 export const reasonCodes = [
   "stopping",
+  "drained",
   "outbox_full",
   "store_away",
   "paused",
@@ -35,6 +36,8 @@ export type Reason = { readonly code: ReasonCode; readonly text: string };
 /** The state of a worker that `reasonsOf` decides by. */
 export type WorkerFacts = {
   readonly stopping: boolean;
+  /** Set while an operator wants it to take no more work. */
+  readonly drain: DrainState | undefined;
   readonly storeAway: boolean;
   readonly outboxFull: boolean;
   /** All names of the pod are paused, or only `pausedNames`. */
@@ -53,10 +56,15 @@ export type WorkerFacts = {
   readonly blockedDemand: readonly BlockedDemand[];
 };
 
+/** Whether a pod that is to take no more work still has some. */
+export type DrainState = "draining" | "drained";
+
 /** The state that a pod stores in its row, for operators. */
 export type PodState = {
   /** How many tasks it holds at most, right now. */
   readonly holds: number;
+  /** Set while an operator wants it to take no more work. */
+  readonly drain?: DrainState;
   /** Why it claims no more tasks; empty if it takes every task. */
   readonly reasons: readonly Reason[];
 };
@@ -82,12 +90,18 @@ const maxNamesShown = 5;
 const everyMs = 1_000;
 const stopTimeoutMs = 1_000;
 
+const drainTexts: Readonly<Record<DrainState, string>> = {
+  draining: "draining: what it has begun goes on",
+  drained: "drained: takes no work until it is undrained",
+};
+
 /** The only place that decides why a pod claims no more. Empty if the pod takes every task. */
 export function reasonsOf(facts: WorkerFacts): Reason[] {
   const holds = capacityOf(facts.capacity);
   const { overload, limits } = facts;
   const reasons: (Reason | false | undefined)[] = [
     facts.stopping && { code: "stopping", text: "stopping" },
+    facts.drain && { code: "drained", text: drainTexts[facts.drain] },
     facts.outboxFull && { code: "outbox_full", text: "the outbox is full" },
     facts.storeAway && { code: "store_away", text: "the store is away" },
     facts.allPaused && { code: "paused", text: "paused" },

@@ -3,7 +3,7 @@ import { type Ids, uuidv7 } from "../../base/ids.ts";
 import { defaultMaxBytes } from "../../base/json.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import { settledWithin } from "../../base/timeout.ts";
+import { untilIdle } from "../../base/timeout.ts";
 import type { Prices } from "../../base/usage.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import { createStepReader } from "../../steps/reader.ts";
@@ -89,6 +89,8 @@ export type WorkerOptions = {
   onEnded?: (taskId: string) => void;
   /** Whether a session turn that pods died under has just begun on this pod. Default: never. */
   hasSuspectTurn?: () => boolean;
+  /** Whether nothing else is left to do on a pod that drains. Default: nothing is. */
+  restHasDrained?: () => boolean;
   log?: Logger;
 };
 
@@ -109,6 +111,8 @@ export type Worker = {
   readonly state: WorkerState;
   /** How many tasks it holds at most right now, and all reasons why it claims no more. */
   readonly capacity: PodState;
+  /** Claims nothing and gives back what has not begun, or claims again. Attempts that run go on. */
+  drain(drains: boolean): void;
   /** Stops claiming, waits for running attempts, then aborts them, then releases what is left. */
   stop(options: { waitMs: number }): Promise<void>;
 };
@@ -117,6 +121,8 @@ export type Worker = {
 type WorkerState =
   | "alone"
   | "claiming"
+  | "drained"
+  | "draining"
   | "draining for one"
   | "full"
   | "idle"
@@ -180,6 +186,7 @@ export function startWorker(options: WorkerOptions): Worker {
   };
 
   let stopping = false;
+  let draining = false;
   /** Outcomes and releases that are not stored yet. */
   let unstored = 0;
 
@@ -190,7 +197,12 @@ export function startWorker(options: WorkerOptions): Worker {
       idle.check();
     });
   };
-  const idle = untilIdle(clock, () => running.size === 0 && unstored === 0 && loop.inFlight === 0);
+  const isIdle = () => running.size === 0 && unstored === 0 && loop.inFlight === 0;
+  const idle = untilIdle(clock, isIdle);
+  const drainState = () => {
+    if (!draining) return undefined;
+    return isIdle() && (options.restHasDrained?.() ?? true) ? "drained" : "draining";
+  };
 
   const flows = flowsOf(handlers.values());
   const versions = versionsOf(handlers.values());
@@ -363,6 +375,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const reasons = () =>
     reasonsOf({
       stopping,
+      drain: drainState(),
       storeAway: loop.failing,
       outboxFull: outbox?.full === true,
       allPaused: loop.paused,
@@ -376,10 +389,12 @@ export function startWorker(options: WorkerOptions): Worker {
       fullNames: slots.full,
       blockedDemand: throttleGate?.blocked ?? [],
     });
-  const statusPublisher = createStatusPublisher({
-    ...options,
-    state: () => ({ holds: capacityOf(adaptiveCapacity.capacity), reasons: reasons() }),
-  });
+  const state = (): PodState => {
+    const drain = drainState();
+    const holds = capacityOf(adaptiveCapacity.capacity);
+    return { holds, ...(drain && { drain }), reasons: reasons() };
+  };
+  const statusPublisher = createStatusPublisher({ ...options, state });
   const polling = startPolling({
     ...options,
     pollMs,
@@ -407,10 +422,17 @@ export function startWorker(options: WorkerOptions): Worker {
       return loop.hasSuspect;
     },
     get state() {
+      if (!stopping && draining) return drainState()!;
       return stateOf(reasons()) ?? (loop.inFlight > 0 ? "claiming" : "idle");
     },
     get capacity() {
-      return { holds: capacityOf(adaptiveCapacity.capacity), reasons: reasons() };
+      return state();
+    },
+    drain(drains) {
+      if (draining === drains) return;
+      draining = drains;
+      loop.drain(drains);
+      statusPublisher.publish();
     },
     async stop({ waitMs }) {
       stopping = true;
@@ -466,25 +488,4 @@ export function createDeadlines<Item extends { readonly actAtMs: number }>(
 /** The state by the first reason; undefined if the pod could claim more. */
 function stateOf([first]: readonly Reason[]): WorkerState | undefined {
   return first && first.code in states ? states[first.code as keyof typeof states] : undefined;
-}
-
-/**
- * Waits until a pod has nothing left to do. The worker calls `check` whenever something has ended.
- */
-function untilIdle(clock: Clock, isIdle: () => boolean) {
-  let onIdle: (() => void) | undefined;
-  const check = () => {
-    if (isIdle()) onIdle?.();
-  };
-  return {
-    check,
-    /** Resolves when the pod is idle, or after `limitMs`. */
-    async within(limitMs: number): Promise<void> {
-      const idle = new Promise<void>((resolve) => {
-        onIdle = resolve;
-        check();
-      });
-      await settledWithin(clock, limitMs, idle);
-    },
-  };
 }

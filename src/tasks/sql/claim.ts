@@ -332,8 +332,8 @@ const runColumns = sql`tenant, flow_version, cursor, state, intent, waiting, sto
 
 /**
  * Reserves one task that must run alone for this pod, which then drains before it claims the task.
- * A reservation of a pod that is no longer up does not count; neither does any reservation if this
- * pod holds nothing and need not drain.
+ * A reservation of a pod that is no longer up, or takes no more work, does not count; neither does any
+ * reservation if this pod holds nothing and need not drain.
  */
 export function reserveAlone(
   podId: string,
@@ -341,7 +341,7 @@ export function reserveAlone(
   known: Versions = {},
 ): Statement {
   const free = sql`(claimed_by is null or claimed_by = ${podId}
-    or claimed_by not in (select pod_id from ${pods} where status = 'up')
+    or claimed_by not in (select pod_id from ${pods} where status = 'up' and drain = 0)
     or ${holdsNothing(podId)}) ${notNewer(known, names)}`;
   return sql`
     update ${tasks} set claimed_by = ${podId}

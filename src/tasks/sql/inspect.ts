@@ -50,10 +50,10 @@ const maxNames = 200;
 // compared.
 const maxOldest = 100;
 const idBytes = 40;
-const isPendingTask = sql`status = 'pending' and flow_version is null`;
+export const isPendingTask = sql`status = 'pending' and flow_version is null`;
 const isWaiting = sql`parked in (${parkedAs.untilDue}, ${parkedAs.forDependencies}, ${parkedAs.untilSignal})`;
 // A run that cannot be read has no finalizers that a pod could run, so an operator may give it up.
-const isUnreadable = sql`status = 'pending' and flow_version is not null and parked = ${parkedAs.setAside}`;
+export const isUnreadable = sql`status = 'pending' and flow_version is not null and parked = ${parkedAs.setAside}`;
 
 /**
  * Sets an open task to be cancelled: a pending task ends at once, a claimed one is asked to. A run
@@ -62,7 +62,7 @@ const isUnreadable = sql`status = 'pending' and flow_version is not null and par
  */
 const cancelRequested = requestCancel(isPendingTask);
 
-function requestCancel(endsAtOnce: Statement): Statement {
+export function requestCancel(endsAtOnce: Statement): Statement {
   return sql`
   cancel_requested = 1, wake = wake + 1, last_update = ${now},
   claim_token = claim_token + case when ${endsAtOnce} then 1 else 0 end,

@@ -189,6 +189,13 @@ export function deleteFinished(
       count: sql`(select count(*) from (${gone}) deleted)`,
       outcome: "begun",
     }),
+    ...deleteBelongings(gone),
+  ];
+}
+
+/** Deletes all rows that belong to deleted tasks. */
+export function deleteBelongings(gone: Statement): Statement[] {
+  return [
     sql`delete from ${events} where task_id in (${gone})`,
     deleteDependencies(gone),
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
@@ -196,6 +203,9 @@ export function deleteFinished(
     deleteLinksTo(gone),
   ];
 }
+
+/** The condition that a task ended so long ago that no caller is about to read how. */
+export const isSettled = sql`created_at < ${now} - ${youngMs} and last_update < ${now} - ${youngMs}`;
 
 const orphanColumns = {
   task_id: "text",

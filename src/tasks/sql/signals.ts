@@ -45,20 +45,13 @@ export function sendSignal(
   const isOfKind = to === "run" ? sql`flow_version is not null` : sql`flow_version is null`;
   const isNew = sql`task_id = ${taskId} and status in ('pending', 'claimed')
     and ${isOfKind} and not ${sent} and ${unused} < ${maxOpenSignals}`;
-  const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
   return [
     sql`select task_id from ${tasks} task where task_id = ${taskId} ${forUpdateOfTask}`,
     ...entry({
       when: sql`from ${tasks} where ${isNew}`,
       after: JSON.stringify({ signal: name }),
     }),
-    sql`
-      update ${tasks}
-      set wake = wake + 1,
-        last_update = case when status = 'pending' then ${now} else last_update end,
-        run_at = case when ${isMeant} then ${now} else run_at end,
-        parked = case when ${isMeant} then ${readyOrLimited} else parked end
-      where ${isNew}`,
+    wakeSignalled(isNew),
     sql`
       insert into ${signals} (task_id, signal_id, seq, name, payload)
       select task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 from ${signals} past
@@ -108,6 +101,32 @@ export function hasMoreAwaiting(): Statement {
   return sql`
     select case when ${beyond(waitsForSignal, sql`name`)} or ${beyond(isDelayed, sql`run_at`)}
       then 1 else 0 end as more`;
+}
+
+/** Stores one signal for each `task` of a query, unless it has it or too many unused ones. */
+export function addSignals(
+  from: Statement,
+  { signalId, name, payload }: Pick<NewSignal, "signalId" | "name" | "payload">,
+): Statement {
+  const ofTask = sql`from ${signals} past where past.task_id = task.task_id`;
+  return sql`
+    insert into ${signals} (task_id, signal_id, seq, name, payload)
+    select task.task_id, ${signalId}, (select coalesce(max(seq), 0) + 1 ${ofTask}), ${name},
+      ${contentValue(payload)}
+    from ${from} and not exists (select 1 ${ofTask} and past.signal_id = ${signalId})
+      and (select count(*) ${ofTask} and past.taken = 0) < ${maxOpenSignals}`;
+}
+
+/** Wakes the tasks and runs that get a signal: all that match the condition. */
+export function wakeSignalled(which: Statement): Statement {
+  const isMeant = sql`status = 'pending' and parked in (${parkedAs.untilDue}, ${parkedAs.untilSignal}) and awaits is not null`;
+  return sql`
+      update ${tasks}
+      set wake = wake + 1,
+        last_update = case when status = 'pending' then ${now} else last_update end,
+        run_at = case when ${isMeant} then ${now} else run_at end,
+        parked = case when ${isMeant} then ${readyOrLimited} else parked end
+      where ${which}`;
 }
 
 /** The first unused signal of a task or run, under any of these names. */

@@ -1,0 +1,153 @@
+import { type Act, type ActParts, type ActWrite, beginAct, writeAct } from "../audit/act.ts";
+import { actorName, currentActor } from "../audit/actor.ts";
+import { sleep } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
+import { defaultMaxBytes } from "../base/json.ts";
+import { checkNumber, checkOptions } from "../base/options.ts";
+import { fitPage } from "../base/page.ts";
+import type { Row } from "../store/database.ts";
+import { untilKnown } from "../store/retry.ts";
+import { type Bulk, type BulkRequest, type CheckedBulk, hasBulkEnded, toBulk } from "./bulk.ts";
+import { checkBulkRequest } from "./request.ts";
+import { getBulk, insertBulk, listBulks, maxOpenBulks, stopBulk } from "./sql.ts";
+import { walkTasks } from "./walk.ts";
+
+/** How many tasks and runs an act would be for, right now. */
+export type BulkPreview = {
+  readonly matched: number;
+  /** False if there may be more: counts end at 10,000, and where a long walk has found few. */
+  readonly isExact: boolean;
+  /** The ids of the first of them. */
+  readonly sample: readonly string[];
+};
+
+export type BulkListOptions = {
+  /** 1 to 1,000. Default 20. */
+  limit?: number;
+  /** The `next` of the previous page. */
+  cursor?: string;
+  /** Only those on tasks of this tenant alone. */
+  tenant?: string;
+};
+
+export type BulkPage = { readonly bulks: Bulk[]; readonly next: string | null };
+
+export type FollowBulkOptions = {
+  signal?: AbortSignal;
+  onProgress?: (bulk: Bulk) => void;
+};
+
+/** One act on all tasks and runs that match a filter. */
+export type Bulks = {
+  /** Counts what an act would be for, and changes nothing. */
+  preview(request: BulkRequest): Promise<BulkPreview>;
+  /** Stores an act on a filter. The leader does it, 500 tasks at a time in the order of their ids. */
+  start(request: BulkRequest): Promise<Bulk>;
+  /** A page of bulks, newest first. */
+  list(options?: BulkListOptions): Promise<BulkPage>;
+  get(bulkId: string): Promise<Bulk | undefined>;
+  /** Resolves once a bulk has ended. */
+  follow(bulkId: string, options?: FollowBulkOptions): Promise<Bulk>;
+  /** Stops a running bulk. What it has done stays done. */
+  stop(bulkId: string): Promise<Bulk>;
+};
+
+export type BulksParts = ActParts & { maxPayloadBytes?: number };
+
+const maxCounted = 10_000;
+const maxSample = 20;
+// A preview walks over no more rows than this many statements read: 200,000, or 40,000 with their errors.
+const pagesPerPreview = 20;
+const followPollMs = 250;
+
+/** Creates the operations on bulks. */
+export function createBulks(parts: BulksParts): Bulks {
+  const { database, clock, maxPayloadBytes = defaultMaxBytes } = parts;
+
+  const write = (act: Act, statements: ActWrite["statements"]) =>
+    writeAct(parts, act, { statements }, untilKnown);
+
+  const find = async (bulkId: string): Promise<Bulk | undefined> => {
+    const [row] = await database.read(getBulk(bulkId));
+    return row && toBulk(row);
+  };
+
+  const preview = async ({ action, filter, options }: CheckedBulk): Promise<BulkPreview> => {
+    const walk = { action, filter, as: options.as ?? null, after: "" };
+    const { seen, isLast } = await walkTasks(database, walk, {
+      count: maxCounted,
+      maxPages: pagesPerPreview,
+    });
+    const sample = seen.slice(0, maxSample).map(({ taskId }) => taskId);
+    return { matched: seen.length, isExact: isLast, sample };
+  };
+
+  return {
+    preview: async (request) => preview(checkBulkRequest(request, { maxPayloadBytes })),
+
+    async start(request) {
+      const checked = checkBulkRequest(request, { maxPayloadBytes });
+      const { action, filter, options, reason } = checked;
+      const about = { action, ...options, ...filter };
+      const act = await beginAct(parts, { action: "bulk.start", filter: about, reason });
+      const actor = currentActor();
+      const { matched, isExact } = act.stored
+        ? { matched: 0, isExact: false }
+        : await preview(checked);
+      const bulk = { ...checked, createdBy: actor ? actorName(actor) : null, matched, isExact };
+      const { tables } = await write(act, (id, entry) => insertBulk(id, bulk, entry));
+      const [row] = tables.at(-1)!;
+      if (row) return toBulk(row);
+      if (act.stored) throw noBulk(act.stored.id);
+      throw new FlotillaError(
+        "overloaded",
+        `${maxOpenBulks} bulks are running: wait for one to end, or stop one`,
+      );
+    },
+
+    async list(options = {}) {
+      checkOptions("bulk.list", options, ["limit", "cursor", "tenant"]);
+      const { limit = 20, cursor, tenant } = options;
+      checkNumber("limit", limit, { min: 1, max: 1_000 });
+      const isListed = (row: Row) => tenant === undefined || toBulk(row).filter.tenant === tenant;
+      const rows: Row[] = [];
+      // Bulks are few and pruned, so those of other tenants are read and passed over.
+      for (let after = cursor, isLast = false; !isLast && rows.length <= limit;) {
+        const read = await database.read(listBulks(limit + 1, after));
+        rows.push(...read.filter(isListed));
+        isLast = read.length <= limit;
+        after = read.at(-1)?.["bulk_id"] as string | undefined;
+      }
+      const page = fitPage(rows.slice(0, limit).map(toBulk), rows.length > limit);
+      return { bulks: page.items, next: page.hasMore ? page.items.at(-1)!.bulkId : null };
+    },
+
+    get: find,
+
+    async follow(bulkId, options = {}) {
+      checkOptions("bulk.follow", options, ["signal", "onProgress"]);
+      const { signal, onProgress = () => {} } = options;
+      for (;;) {
+        const bulk = await find(bulkId);
+        if (!bulk) throw noBulk(bulkId);
+        onProgress(bulk);
+        if (hasBulkEnded(bulk)) return bulk;
+        await sleep(clock, followPollMs, signal);
+      }
+    },
+
+    async stop(bulkId) {
+      const act = await beginAct(parts, { action: "bulk.stop", subject: bulkId });
+      const { tables } = await write(act, (_, entry) => stopBulk(bulkId, entry));
+      const [row] = tables.at(-1)!;
+      if (!row) throw noBulk(bulkId);
+      const bulk = toBulk(row);
+      if (bulk.state === "stopped") return bulk;
+      throw new FlotillaError("conflict", `bulk ${bulkId} is ${bulk.state} already`);
+    },
+  };
+}
+
+function noBulk(bulkId: string): FlotillaError {
+  return new FlotillaError("not_found", `there is no bulk ${bulkId.slice(0, 80)}`);
+}

@@ -1,0 +1,66 @@
+import { describe, expect, test } from "vitest";
+import { planning, planningOnSqlite } from "../store/contract/planning.ts";
+import { type BulkAction, bulkActions, toStoredBulk } from "./bulk.ts";
+import { type BulkWalk, walkMatching, writeBatch } from "./sql.ts";
+
+const stored = toStoredBulk({
+  bulk_id: "b",
+  filter: '{"name":"a"}',
+  options: '{"signal":"go","as":1}',
+  payload: "null",
+  cursor_id: "",
+  revision: 1,
+});
+const batchOf = (action: BulkAction) =>
+  writeBatch({
+    bulk: { ...stored, action },
+    writeId: "w",
+    seen: [{ taskId: "x", status: "failed", token: 1 }],
+    lastTaskId: "x",
+    isLast: false,
+  });
+const until = { taskId: "z", atMs: 1 };
+const walks: Record<string, { walk: BulkWalk; index: string }> = {
+  "of a name": {
+    walk: { action: "cancel", filter: { name: "a" }, as: null, after: "x", until },
+    index: "task_id>? AND task_id<?",
+  },
+  "of failed tasks": {
+    walk: { action: "retry", filter: { status: "failed" }, as: null, after: "x", until },
+    index: "flotilla_task_failed (",
+  },
+  "of the runs of a flow": {
+    walk: { action: "cancel", filter: { name: "a", at: "b" }, as: null, after: "x", until },
+    index: "flotilla_task_run (",
+  },
+};
+
+describe("a bulk finds its tasks by an index", () => {
+  const sqliteStepsOf = planningOnSqlite();
+  const fill = (status: string) => `insert into flotilla.task (name, status)
+    select 'a', '${status}' from generate_series(1, 5000)`;
+  const planOf = planning([fill("completed"), "analyze flotilla.task", fill("pending")]);
+
+  test.each(bulkActions)("on SQLite for a batch of %s", (action) => {
+    for (const statement of batchOf(action)) {
+      const scans = sqliteStepsOf(statement).filter((step) =>
+        /^SCAN (flotilla_task|task)\b/.test(step),
+      );
+      expect(scans).toEqual([]);
+    }
+  });
+
+  test.each(bulkActions)("on Postgres for a batch of %s", async (action) => {
+    for (const statement of batchOf(action)) {
+      expect(await planOf(statement)).not.toMatch(/Seq Scan on task\b/);
+    }
+  });
+
+  test.each(Object.entries(walks))("on SQLite for a walk %s", (_, { walk, index }) => {
+    const steps = sqliteStepsOf(walkMatching(walk, 10_000, 500));
+    expect(steps.filter((step) => /^(?:SCAN|SEARCH) flotilla_task\b/.test(step)).join()).toContain(
+      index,
+    );
+    expect(steps.filter((step) => /^SCAN flotilla_task\b/.test(step))).toEqual([]);
+  });
+});

@@ -1,0 +1,269 @@
+import process from "node:process";
+import { createInterface } from "node:readline/promises";
+import { type Command, Option } from "commander";
+import { systemClock } from "../../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../../base/errors.ts";
+import { type Bulk, type BulkAction, type BulkRequest, statusesOf } from "../../../bulk/bulk.ts";
+import type { BulkPreview } from "../../../bulk/bulks.ts";
+import type { PodInfo } from "../../../runtime/pods.ts";
+import type { TaskFilter } from "../../../tasks/filter.ts";
+import type { TaskStatus } from "../../../tasks/rows.ts";
+import { ifAllowed, onTarget } from "../../connect.ts";
+import {
+  listsByDefault,
+  number,
+  type TargetFlags,
+  withJson,
+  withPage,
+  withTarget,
+} from "../../flags.ts";
+import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../../output.ts";
+import { bar, count, plural, startProgressBar } from "../../progress.ts";
+import type { Operations } from "../../remote.ts";
+import { type StopSignals, stopSignals } from "../../signals.ts";
+import { parseInput } from "../../task-flags.ts";
+
+type Flags = TargetFlags & { json?: true };
+type FilterFlags = {
+  name?: string;
+  status?: TaskStatus;
+  tenant?: string;
+  group?: string;
+  at?: string;
+  setAside?: true;
+  from?: string;
+  to?: string;
+};
+type ActFlags = Flags &
+  FilterFlags & {
+    fromStart?: true;
+    as?: number;
+    reason?: string;
+    preview?: true;
+    yes?: true;
+    wait: boolean;
+  };
+
+const interrupted = 130;
+
+const descriptions: Readonly<Record<BulkAction, string>> = {
+  cancel: "cancel all pending and claimed tasks and runs that match",
+  retry: "start all failed and cancelled tasks and runs over that match",
+  delete: "delete all ended tasks and runs that match",
+  signal: "send a signal to all open tasks and runs that match",
+  resume: "let all tasks and runs go on that were set aside and match",
+};
+
+export function bulkCommand(program: Command): void {
+  const bulk = program
+    .command("bulk")
+    .description("act on all tasks and runs that match a filter")
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ flotilla bulk cancel --name mail --tenant acme --preview   how many would be cancelled
+  $ flotilla bulk retry --group g2-79ef601d010c6cb2 --yes      starts them over, without asking
+  $ flotilla bulk resume --name order --as 3                   hands runs back to version 3
+  $ flotilla bulk stop 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e    what it has done stays done`,
+    );
+  const listing = withJson(withTarget(bulk.command("list", { isDefault: true })));
+  withPage(listing.description("list bulks, newest first"), 20).action(list);
+  listsByDefault(bulk, listing);
+  actCommand(bulk, "cancel").action((flags: ActFlags) => act({ action: "cancel" }, flags));
+  actCommand(bulk, "retry")
+    .option("--from-start", "forget stored steps, so that all of them run again")
+    .action((flags: ActFlags) =>
+      act({ action: "retry", ...(flags.fromStart && { fromStart: true }) }, flags),
+    );
+  actCommand(bulk, "delete").action((flags: ActFlags) => act({ action: "delete" }, flags));
+  actCommand(bulk, "signal", "signal <signal> [payload]").action(
+    async (signal: string, payload: string | undefined, flags: ActFlags) =>
+      act({ action: "signal", signal, payload: await parseInput(payload) }, flags),
+  );
+  actCommand(bulk, "resume")
+    .addOption(
+      new Option(
+        "--as <version>",
+        "hand runs that a later version has advanced to this version of the flow",
+      ).argParser(number("--as", { min: 1, max: 1_000_000_000 })),
+    )
+    .action((flags: ActFlags) =>
+      act({ action: "resume", ...(flags.as !== undefined && { as: flags.as }) }, flags),
+    );
+  withJson(
+    withTarget(bulk.command("follow <bulk>").description("follow a bulk to its end")),
+  ).action(async (bulkId: string, flags: Flags) => {
+    const signals = stopSignals();
+    await onTarget(flags, (flotilla) => follow(flotilla, bulkId, { ...flags, signals }));
+  });
+  withJson(
+    withTarget(bulk.command("stop <bulk>").description("stop a bulk; what it has done stays done")),
+  ).action(stop);
+}
+
+function actCommand(bulk: Command, action: BulkAction, words: string = action): Command {
+  return withJson(withTarget(bulk.command(words).description(descriptions[action])))
+    .option("--name <name>", "only of this task or flow")
+    .addOption(new Option("--status <status>", "only in this status").choices(statusesOf[action]))
+    .option("--tenant <tenant>", "only of this tenant")
+    .option("--group <group>", "only failed ones with an error of this group")
+    .option("--at <transition>", "only runs at this transition or finalizer")
+    .option("--set-aside", "only those that were set aside")
+    .option("--from <id>", "only ids from this one on: ids sort by age")
+    .option("--to <id>", "only ids up to this one")
+    .option("--reason <text>", "the reason, for the audit")
+    .option("--preview", "count what matches, and change nothing")
+    .option("--yes", "don't ask for confirmation")
+    .option("--no-wait", "return at once instead of following it to its end");
+}
+
+function filterOf(flags: FilterFlags): TaskFilter {
+  const { name, status, tenant, group, at, setAside, from, to } = flags;
+  return {
+    ...(name !== undefined && { name }),
+    ...(status !== undefined && { status }),
+    ...(tenant !== undefined && { tenant }),
+    ...(group !== undefined && { group }),
+    ...(at !== undefined && { at }),
+    ...(setAside && { setAside }),
+    ...(from !== undefined && { from }),
+    ...(to !== undefined && { to }),
+  };
+}
+
+async function act(
+  what: Omit<BulkRequest, "filter" | "reason">,
+  { json, reason, preview, yes, wait, ...flags }: ActFlags,
+): Promise<void> {
+  const request: BulkRequest = {
+    ...what,
+    filter: filterOf(flags),
+    ...(reason !== undefined && { reason }),
+  };
+  // Listen for signals before the bulk is stored, so that an early Ctrl-C still prints its id.
+  const signals = wait && !preview ? stopSignals() : undefined;
+  await onTarget(flags, async (flotilla) => {
+    if (preview || !yes) {
+      const found = await flotilla.bulk.preview(request);
+      if (preview) return showPreview(request, found, json);
+      await confirm(request, found);
+    }
+    const begun = await flotilla.bulk.start(request);
+    if (!json) print(`bulk ${oneLine(begun.bulkId, 100)}`);
+    const pods = await ifAllowed<readonly PodInfo[] | undefined>(flotilla.pods(), undefined);
+    const noPods = pods !== undefined && !pods.some((pod) => pod.status === "up");
+    if (noPods) printNotice("no pod is up: the bulk begins when one leads");
+    if (signals) return follow(flotilla, begun.bulkId, { signals, ...(json && { json }) });
+    if (json) printJson(begun);
+  });
+}
+
+function showPreview({ action }: BulkRequest, found: BulkPreview, json: true | undefined): void {
+  if (json) return printJson(found);
+  print(`${action} would be for ${matchedText(found)}`);
+  for (const taskId of found.sample) print(`  ${oneLine(taskId, 100)}`);
+  if (found.matched > found.sample.length) print(paint("dim", "  and more"));
+}
+
+function matchedText({ matched, isExact }: Pick<BulkPreview, "matched" | "isExact">): string {
+  return isExact ? plural(matched, "task") : `${count(matched)}+ tasks`;
+}
+
+/** Asks for confirmation, with the number of tasks that match. */
+async function confirm({ action }: BulkRequest, found: BulkPreview): Promise<void> {
+  if (!process.stdin.isTTY) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${action} would be for ${matchedText(found)}: add --yes to confirm, or --preview to see some`,
+    );
+  }
+  const ask = createInterface({ input: process.stdin, output: process.stderr });
+  const answer = await ask
+    .question(`${action} ${matchedText(found)}? [y/N] `)
+    .finally(() => ask.close());
+  if (/^y(es)?$/i.test(answer.trim())) return;
+  throw new FlotillaError("cancelled", "nothing was changed");
+}
+
+/** Shows the progress of a bulk until it ends. A signal only ends the display; the bulk goes on. */
+async function follow(
+  flotilla: Operations,
+  bulkId: string,
+  { json, signals }: { json?: true; signals: StopSignals },
+): Promise<void> {
+  const progress = startProgressBar();
+  const enough = new AbortController();
+  void signals.received.then(() => enough.abort());
+  let ended: Bulk;
+  try {
+    ended = await flotilla.bulk.follow(bulkId, {
+      signal: enough.signal,
+      onProgress: (each) => progress.show(lineOf(each)),
+    });
+  } catch (error) {
+    if (!enough.signal.aborted || !hasCode(error, "cancelled")) throw error;
+    printNotice(`the bulk goes on: follow it with \`flotilla bulk follow ${bulkId}\``);
+    process.exitCode = interrupted;
+    return;
+  } finally {
+    progress.end();
+  }
+  if (json) printJson(ended);
+  else print(summaryOf(ended));
+}
+
+function lineOf(bulk: Bulk): string {
+  const through = bulk.done + bulk.skipped + bulk.refused;
+  if (bulk.lastTaskId === null) return "waiting for the leader to begin";
+  return bulk.isExact ? bar(through, Math.max(through, bulk.matched)) : plural(through, "task");
+}
+
+function summaryOf({ state, done, skipped, refused }: Bulk): string {
+  const parts = [
+    `${plural(done, "task")} done`,
+    ...(skipped > 0 ? [`${count(skipped)} skipped, because they had changed`] : []),
+    ...(refused > 0 ? [`${count(refused)} refused`] : []),
+  ];
+  return `${oneLine(state, 40)}: ${parts.join(", ")}`;
+}
+
+async function list({
+  json,
+  cursor,
+  limit,
+  ...flags
+}: Flags & { cursor?: string; limit: number }): Promise<void> {
+  const page = await onTarget(flags, ({ bulk }) =>
+    bulk.list({ limit, ...(cursor !== undefined && { cursor }) }),
+  );
+  if (json) return printJson(page);
+  if (page.bulks.length === 0) return print("no bulks");
+  const nowMs = systemClock.now();
+  const heading = ["bulk", "action", "of", "state", "age", "matched", "done", "skipped", "refused"];
+  const rows = page.bulks.map((each) => [
+    oneLine(each.bulkId, 100),
+    oneLine(each.action, 20),
+    oneLine(filterText(each.filter), 60),
+    oneLine(each.state, 20),
+    ago(nowMs, each.createdAtMs),
+    `${count(each.matched)}${each.isExact ? "" : "+"}`,
+    count(each.done),
+    count(each.skipped),
+    count(each.refused),
+  ]);
+  print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 200)}`));
+}
+
+function filterText(filter: TaskFilter): string {
+  return Object.entries(filter)
+    .map(([name, value]) => (value === true ? name : `${name} ${value}`))
+    .join(", ");
+}
+
+async function stop(bulkId: string, flags: Flags): Promise<void> {
+  const bulk = await onTarget(flags, (flotilla) => flotilla.bulk.stop(bulkId));
+  if (flags.json) return printJson(bulk);
+  print(summaryOf(bulk));
+}
