@@ -9,6 +9,7 @@ const adapters: Record<string, string> = {
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
+  "src/dashboard/browser.ts": "is the page that the dashboard runs in",
   "src/server/serve.ts": "is the server's door to the network; its routes are tested without it",
   "src/server/tls.ts": "checks that a key and a certificate fit, which opens no connection",
   "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",

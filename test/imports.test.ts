@@ -61,6 +61,7 @@ const mayImport: Record<string, string[]> = {
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],
   server,
+  dashboard: ["base", "protocol"],
   cli: [
     "base",
     "protocol",
@@ -74,7 +75,10 @@ const mayImport: Record<string, string[]> = {
   ],
   "index.ts": ["base", "protocol", "redaction", ...pillars, "runtime"],
 };
-const mayImportTypes: Record<string, string[]> = { server: [...server, ...pillars] };
+const mayImportTypes: Record<string, string[]> = {
+  server: [...server, ...pillars],
+  dashboard: ["base", "protocol", "server"],
+};
 
 /** What decides and does nothing, with the declarations of its room that it may know besides. */
 const pure: Record<string, string[]> = {

@@ -18,3 +18,6 @@ export function threadFile(name: keyof typeof threads): URL {
 export function packageFile(path: string): URL {
   return new URL(path, new URL(fromSource ? "../../" : "../", import.meta.url));
 }
+
+/** Where the page of the dashboard has its files. No prefix of `server.pages` can have this name. */
+export const dashboardFolder = "@dashboard";

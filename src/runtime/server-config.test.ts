@@ -22,6 +22,7 @@ describe("the server's options in a config", () => {
     { tokens: { jwks: { keys: [] }, issuer: "x", audience: "y" } },
     { origins: ["https://app.example.com", "http://localhost:3000"] },
     { pages: { "/chat": "web/dist", "/desk/inbox": "/srv/inbox" } },
+    { dashboard: false },
     { maxConnections: 1_000_000, socketBufferBytes: 65_536, framesPerSecond: 1 },
   ])("may be %j", (server) => {
     expect(() => checkServer(server)).not.toThrow();
@@ -65,6 +66,8 @@ describe("the server's options in a config", () => {
     [{ pages: { "/health": "web/dist" } }, "the server's own routes"],
     [{ pages: { "/sign-in": "web/dist" } }, "the server's own routes"],
     [{ pages: { "/chat": "" } }, "must be mapped to the path of a folder"],
+    [{ pages: { "/@dashboard": "web/dist" } }, "isn't a path like /chat"],
+    [{ dashboard: true }, "server.dashboard can only be false"],
     [{ maxConnections: 0 }, "from 1 to"],
     [{ socketBufferBytes: 1 }, "from 65536 to"],
     [{ framesPerSecond: 0 }, "from 1 to"],

@@ -29,6 +29,8 @@ export type ServerConfig = {
   origins?: readonly string[];
   /** Built single-page apps to serve, by path: `{ "/chat": "web/dist" }`. They are public. */
   pages?: Readonly<Record<string, string>>;
+  /** `false` shows a plain page at `/` instead of the dashboard. */
+  dashboard?: false | undefined;
   /** Serves `/health/…` and `/metrics` too, so that a flood on `port` fails no probe. Default none. */
   adminPort?: number;
   /** Connections at once, including sockets. Default 10,000. */
@@ -165,6 +167,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "login",
     "origins",
     "pages",
+    "dashboard",
     "quotas",
     ...Object.keys(numbers),
     ...perCaller,
@@ -177,6 +180,8 @@ export function checkServer(server: ServerConfig | undefined): void {
   if (server.quotas !== undefined) checkQuotas(server.quotas);
   if (server.keys !== undefined) checkChoice("server.keys", server.keys, ["store"]);
   for (const key of server.apiKeys ?? []) checkKey(key);
+  if (server.dashboard !== undefined && server.dashboard !== false)
+    throw invalid("server.dashboard can only be false: without it the dashboard is served at /");
   if (server.tokens) checkTokens(server.tokens);
   if (server.tls) checkTls(server.tls);
   if (server.login !== undefined && typeof server.login !== "function")

@@ -32,6 +32,7 @@ import { fleetRoutes } from "./api/fleet.ts";
 import { keyRoutes } from "./api/access/keys.ts";
 import { quotaRoutes } from "./api/access/quotas.ts";
 import { limitRoutes } from "./api/limits.ts";
+import { type Dashboard, mountDashboardFiles, mountDashboardPages } from "./home/dashboard.ts";
 import { homeRoutes } from "./home/home.ts";
 import { runRoutes } from "./api/runs.ts";
 import { scheduleRoutes } from "./api/schedules.ts";
@@ -53,6 +54,8 @@ export type AppParts = {
   origins?: readonly string[];
   /** Static pages that are served in addition to the routes. */
   pages?: readonly StaticPage[];
+  /** What browsers get at `/` and at paths that nothing else answers. Without it, a plain page at `/`. */
+  dashboard?: Dashboard | undefined;
   /** Default: one that checks `apiKeys`. */
   authenticator?: Authenticator;
   /** Default: that of `flotilla`. */
@@ -130,6 +133,8 @@ export function createApp(parts: AppParts): Hono {
   }
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, admission.unknown);
   mountPages(app, parts.pages ?? []);
+  const { dashboard } = parts;
+  if (dashboard) mountDashboardFiles(app, dashboard, admission.unknown);
   app.use(async (c, next) => {
     await next();
     c.header("Cache-Control", "no-store");
@@ -146,6 +151,7 @@ export function createApp(parts: AppParts): Hono {
       flotilla,
       machines: parts.machines,
       pagePaths,
+      dashboard,
       signInPath: authenticator.isOpen ? undefined : signInPath,
       clock,
       log,
@@ -179,6 +185,7 @@ export function createApp(parts: AppParts): Hono {
   const mounted = { serializer, isStopping: parts.isStopping, pageSemaphore };
   for (const each of routes) mount(app, each, mounted);
   mountSignIn(app, { ...parts, authenticator });
+  if (dashboard) mountDashboardPages(app, dashboard, admission.unknown);
   return app;
 }
 

@@ -6,6 +6,7 @@ import { gzip } from "node:zlib";
 import type { Context, Hono } from "hono";
 import { getMimeType } from "hono/utils/mime";
 import { FlotillaError } from "../base/errors.ts";
+import { dashboardFolder } from "../base/package-files.ts";
 import { sharedBody } from "./admission/admission.ts";
 
 /** A static page in addition to the routes: its prefix, and the answer for a path below it. */
@@ -15,7 +16,7 @@ export type StaticPage = {
 };
 
 /** A file of a page, as it is sent. */
-type PageFile = {
+export type PageFile = {
   readonly type: string;
   readonly etag: string;
   readonly bytes: Uint8Array<ArrayBuffer>;
@@ -26,7 +27,7 @@ type PageFile = {
 };
 
 /** A built page, by the paths of its files within the folder. */
-type PageFolder = {
+export type PageFolder = {
   readonly files: ReadonlyMap<string, PageFile>;
   readonly index: PageFile;
 };
@@ -36,27 +37,36 @@ const maxFiles = 2_000;
 const maxBytes = 64 * 1024 ** 2;
 const gzipFromBytes = 1_024;
 const compressible = /^(?:text\/|application\/(?:javascript|json|manifest\+json)|image\/svg)/;
-// Vite's names: `assets/index-BbUE0B6c.js`.
+// Vite's names: `assets/index-BbUE0B6c.js`. In the dashboard's folder all files have such names.
 const hashedName = /^assets\/(?:.*\/)?[^/]+-(?=[\w-]*[A-Z0-9])[\w-]{8}\.\w+(?:\.map)?$/;
 
 // Even an injected script may only talk to this server.
 const policy = [
   "default-src 'self'",
-  "img-src 'self' data:",
   "connect-src 'self'",
   "object-src 'none'",
   "base-uri 'none'",
   "form-action 'self'",
   "frame-ancestors 'none'",
-].join("; ");
+];
 
 const headers: Readonly<Record<string, string>> = {
-  "Content-Security-Policy": policy,
+  "Content-Security-Policy": [...policy, "img-src 'self' data:"].join("; "),
   "X-Content-Type-Options": "nosniff",
   "X-Frame-Options": "DENY",
   "Referrer-Policy": "no-referrer",
   "Cross-Origin-Opener-Policy": "same-origin",
   "Cross-Origin-Resource-Policy": "same-origin",
+};
+
+/** Those of the dashboard, which has no need of images from data nor of scripts made from text. */
+export const dashboardHeaders: Readonly<Record<string, string>> = {
+  ...headers,
+  "Content-Security-Policy": [
+    ...policy,
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join("; "),
 };
 
 const fixedCache = "public, max-age=31536000, immutable";
@@ -105,7 +115,7 @@ async function openPage(prefix: string, configured: string): Promise<StaticPage>
       if (path === undefined) return notFound();
       if (path === "" || !page.files.has(path)) await reload();
       const file = find(page, path);
-      return file ? send(c, file) : notFound();
+      return file ? sendFile(c, file) : notFound();
     },
   };
 }
@@ -128,13 +138,14 @@ function find({ files, index }: PageFolder, path: string): PageFile | undefined 
   return isFile ? undefined : index;
 }
 
-function send(c: Context, file: PageFile): Response {
+/** Sends a file of a page, or 304 to a browser that has it. */
+export function sendFile(c: Context, file: PageFile, own = headers): Response {
   const takesGzip = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i;
   const zipped = takesGzip.test(c.req.header("accept-encoding") ?? "") ? file.gzipped : undefined;
   const bytes = zipped ?? file.bytes;
   const etag = zipped ? file.etag.replace(/"$/, '-gz"') : file.etag;
   const sent: Record<string, string> = {
-    ...headers,
+    ...own,
     ETag: etag,
     "Cache-Control": file.isFixed ? fixedCache : "no-cache",
     ...(file.gzipped && { Vary: "Accept-Encoding" }),
@@ -166,7 +177,7 @@ function notFound(): Response {
  * Reads a built page into memory. A request only looks up a name in a map, so no path can lead out of
  * the folder. Symbolic links and hidden files are left out for the same reason.
  */
-async function readPageFolder(folder: string): Promise<PageFolder> {
+export async function readPageFolder(folder: string): Promise<PageFolder> {
   const paths = await namesIn(folder);
   if (paths.length > maxFiles)
     throw tooLarge(folder, `${paths.length} files, more than ${maxFiles}`);
@@ -203,7 +214,8 @@ async function namesIn(folder: string): Promise<string[]> {
   }
 }
 
-async function toPageFile(name: string, content: Uint8Array): Promise<PageFile> {
+/** A file as it is sent, zipped where that is worth it. */
+export async function toPageFile(name: string, content: Uint8Array): Promise<PageFile> {
   const bytes = new Uint8Array(content);
   const type = getMimeType(name) ?? "application/octet-stream";
   const worth = bytes.length >= gzipFromBytes && compressible.test(type);
@@ -213,7 +225,7 @@ async function toPageFile(name: string, content: Uint8Array): Promise<PageFile> 
     etag: `"${hash}"`,
     bytes,
     ...(worth && { gzipped: new Uint8Array(await promisify(gzip)(bytes)) }),
-    isFixed: hashedName.test(name),
+    isFixed: hashedName.test(name) || name.startsWith(`${dashboardFolder}/`),
   };
 }
 

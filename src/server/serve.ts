@@ -26,6 +26,7 @@ import { createMembers } from "./auth/members.ts";
 import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/peer-user.ts";
 import { type ErrorBody, isWaitedFor, retryAfterHeader, statusOf } from "./errors.ts";
 import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
+import { openDashboard } from "./home/dashboard.ts";
 import { openPages } from "./pages.ts";
 import { createSerializer } from "./serializer.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
@@ -47,12 +48,15 @@ export type ServeParts = Omit<
   | "apiKeys"
   | "origins"
   | "pages"
+  | "dashboard"
   | "secure"
 > & {
   /** The server's config, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
   /** How users of this machine are distinguished. Default: by the kernel's tables. */
   peers?: PeerCheckOptions;
+  /** The folder of the built dashboard. Default: where the package has it. */
+  dashboardFolder?: string | undefined;
   /** The most bytes of bodies that are still arriving. Default 256 MiB. */
   bodyBytes?: number | undefined;
 };
@@ -120,6 +124,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
     { clock, random: systemRandom, log, credentials: flotilla.credentials },
   );
   const pages = await openPages(parts.server.pages);
+  const dashboard =
+    parts.server.dashboard === false ? undefined : openDashboard(parts.dashboardFolder);
   await authenticator.ready;
   const members = createMembers(sessions, clock);
   const streams = createEventStreams(clock, bufferBytes, authenticator);
@@ -149,7 +155,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const shown = { streams, serializer, hub };
   const used = { authenticator, members, ...shown, limits, quotas, bodies, anonymous };
   const certificate = tls && (await openCertificate(tls, { clock, log }));
-  const app = createApp({ ...parts, ...used, apiKeys, origins, pages, secure: tls !== undefined });
+  const secure = tls !== undefined;
+  const app = createApp({ ...parts, ...used, apiKeys, origins, pages, dashboard, secure });
   const sockets = createSockets({
     sessions,
     members,

@@ -30,7 +30,8 @@ export function watchBytes(
       type: "bytes",
       async pull(controller) {
         const next = await pull();
-        if (next) return controller.enqueue(next);
+        // No part of a body is in shared memory, which types for browsers want to know.
+        if (next) return controller.enqueue(next as Uint8Array<ArrayBuffer>);
         controller.close();
         // A pending BYOB request must be answered, here with zero bytes.
         controller.byobRequest?.respond(0);

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { build } from "vite";
+import { buildDashboard } from "../../build/dashboard.ts";
 
 const [page, outDir] = process.argv.slice(2);
 const chat = fileURLToPath(new URL("../../examples/chat/", import.meta.url));
@@ -14,7 +15,8 @@ const older = {
   ai: join(installed, "ai-sdk-react-3/node_modules/ai"),
 };
 
-if (page === "chat") {
+if (page === "dashboard") await buildDashboard(outDir!);
+else if (page === "chat") {
   process.env["NODE_ENV"] = "production";
   await build({ configFile, logLevel: "error", build: { outDir: outDir! } });
 } else {

@@ -18,6 +18,7 @@ import { soleOwner } from "../sole-owner.ts";
 
 const chat = ["examples/chat/{index.html,vite.config.ts,src/**}"];
 const sources = {
+  dashboard: ["src/dashboard/**", "build/dashboard.ts"],
   chat,
   /** The chat as one sees it who develops it: React does everything twice that must be safe to do twice. */
   strict: chat,

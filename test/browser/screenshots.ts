@@ -1,11 +1,13 @@
-// `npm run screenshots`: pictures of the chat and of the sign-in for the docs, as they are now.
+// `npm run screenshots`: pictures of the chat, the sign-in and the dashboard for the docs, as they are now.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import type { Browser, BrowserContextOptions } from "playwright-core";
 import { root } from "../../build/entries.ts";
 import { makeBuild } from "../make-build.ts";
 import { launch, leave, openContext } from "./browser.ts";
 import { openChat } from "./chat-page.ts";
+import { busyFleet } from "./dashboard/busy-fleet.ts";
 import { type ChatServer, startChatServer } from "./chat-server.ts";
 import { startKeyServer } from "./key-server.ts";
 
@@ -26,8 +28,11 @@ await makeBuild();
 mkdirSync(folder, { recursive: true });
 const browser = await launch();
 try {
-  await takeSignIn(browser);
-  await takeChat(browser);
+  // Each alone, by its name: `npm run screenshots -- dashboard`.
+  const wanted = process.argv.slice(2);
+  const takes = { "sign-in": takeSignIn, chat: takeChat, dashboard: takeDashboard };
+  for (const [name, take] of Object.entries(takes))
+    if (wanted.length === 0 || wanted.includes(name)) await take(browser);
 } finally {
   await browser.close();
 }
@@ -43,6 +48,25 @@ async function takeChat(inBrowser: Browser): Promise<void> {
   await talk(inBrowser, server);
   for (const [look, options] of Object.entries(looks))
     keep(`chat-${look}`, await picture(inBrowser, server, options));
+}
+
+/** Of a fleet that has something to do and to mend. As few as the docs show, because all are published. */
+async function takeDashboard(inBrowser: Browser): Promise<void> {
+  await using fleet = await busyFleet();
+  const pictures = { overview: ["light", "dark"], failures: ["light"], tasks: ["phone"] } as const;
+  for (const [name, wanted] of Object.entries(pictures)) {
+    const { path, text } = fleet.pages[name as keyof typeof pictures];
+    for (const look of wanted) {
+      const motionless = { reducedMotion: "reduce", locale: "en-GB" } as const;
+      const ada = await openContext(inBrowser, { ...looks[look]!, ...motionless });
+      const page = await ada.context.newPage();
+      await page.goto(fleet.url + path);
+      await page.getByText(text).first().waitFor();
+      const taken = await page.screenshot({ animations: "disabled", caret: "hide" });
+      keep(`dashboard-${name}-${look}`, taken);
+      await leave(ada);
+    }
+  }
 }
 
 /** The form, and what it says to a wrong key. */

@@ -1,5 +1,13 @@
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -47,6 +55,17 @@ const run = (node: string, ...args: string[]) =>
 describe("a project that has installed the package", () => {
   test("compiles strictly, the package's own declarations included", () => {
     expect(() => compile(project)).not.toThrow();
+  });
+
+  test("has the dashboard, and has installed nothing for it", () => {
+    const installed = join(project, "node_modules", "flotilla");
+    expect(existsSync(join(installed, "dist", "dashboard", "index.html"))).toBe(true);
+    const { dependencies } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) as {
+      dependencies: Record<string, string>;
+    };
+    expect(Object.keys(dependencies).filter((name) => /react|tanstack|vite/.test(name))).toEqual(
+      [],
+    );
   });
 
   test("runs on the Node that this is", () => {

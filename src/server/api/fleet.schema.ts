@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { roles, verbs } from "../../protocol/verbs.ts";
 import { described, label, named, next, paging, spec, time, wholeNumber } from "./schema.ts";
 
 const drainState = () => z.enum(["draining", "drained"]);
@@ -169,6 +170,18 @@ const series = named(
 const moment = (description: string) =>
   described(wholeNumber({ min: 0, max: 8.64e14 }), description).optional();
 
+const caller = named(
+  "Caller",
+  z.object({
+    kind: z.enum(["server", "user", "local"]),
+    verbs: z.array(z.enum(verbs)),
+    role: z.enum(roles).optional(),
+    tenant: described(z.string(), "The only tenant whose tasks and runs it sees.").optional(),
+    name: described(label(z.string()), "Of the user, or of the key.").optional(),
+  }),
+  "Who the server takes the caller for, and what it may do.",
+);
+
 const health = "health";
 
 export const fleetSpecs = {
@@ -178,7 +191,7 @@ export const fleetSpecs = {
     operationId: "getHome",
     tag: "fleet",
     summary:
-      "What this server is and its links; as HTML to a browser. Only a caller that may read the whole fleet gets the version, the store and its counts.",
+      "What this server is and its links; to a browser its dashboard. Only a caller that may read the whole fleet gets the version, the store and its counts.",
     answers: {
       200: named(
         "Home",
@@ -186,6 +199,7 @@ export const fleetSpecs = {
           name: z.literal("flotilla"),
           links: described(z.record(z.string(), z.string()), "Paths on this server, by name."),
           advice: described(z.string(), "How to get more.").optional(),
+          caller: caller.optional(),
           version: z.string().optional(),
           store: z.enum(["sqlite", "postgres"]).optional(),
           docs: described(

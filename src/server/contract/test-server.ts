@@ -33,6 +33,8 @@ export type TestServerOptions = {
   redact?: Redact;
   peers?: PeerCheckOptions;
   bodyBytes?: number;
+  /** The folder of a built dashboard. Default: none, whatever is built in this checkout. */
+  dashboardFolder?: string;
   /** What the server asks, if not the pod. */
   sessions?: (real: SessionService) => SessionService;
 };
@@ -72,6 +74,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     log: options.log ?? silentLogger,
     ...(options.peers && { peers: options.peers }),
     bodyBytes: options.bodyBytes,
+    dashboardFolder: options.dashboardFolder ?? join(folder, "no-dashboard"),
     server: { host: "127.0.0.1", port: 0, ...options.server },
   });
   return {

@@ -159,9 +159,12 @@ describe("/ with keys", () => {
 
   test("shows an administrator all of it, and a key of less no more than strangers", async () => {
     const all = await ask({ Authorization: `Bearer ${key}` });
+    expect(all.body.caller.verbs).toContain("admin");
     expect(all.body).toMatchObject({ store: "sqlite", overview: { tasks: { ready: 0 } } });
     const some = await ask({ Authorization: `Bearer ${key}-of-acme` });
-    expect(Object.keys(some.body)).toEqual(["name", "links"]);
+    expect(Object.keys(some.body)).toEqual(["name", "links", "caller"]);
+    expect(some.body.caller).toMatchObject({ kind: "server", tenant: "acme" });
+    expect(some.body.caller.verbs).not.toContain("fleet:read");
   });
 
   test("leads to docs that are there, and to none where a bundler left them out", () => {

@@ -1,14 +1,15 @@
 import { readdirSync } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { accepts } from "hono/accepts";
 import { FlotillaError } from "../../base/errors.ts";
 import { packageFile } from "../../base/package-files.ts";
+import { verbs } from "../../protocol/verbs.ts";
 import { version } from "../../runtime/version.ts";
 import { bodyOf, refusalIn } from "../admission/admission.ts";
 import { fleetSpecs } from "../api/fleet.schema.ts";
 import { callerOf } from "../auth/authenticate.ts";
 import { type Caller, may, onlyTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
+import { type Dashboard, wantsPage } from "./dashboard.ts";
 import { createOverview, type OverviewParts } from "./overview.ts";
 import { type Home, homePage, pageHeaders } from "./page.ts";
 
@@ -17,12 +18,14 @@ type HomeRoutes = OverviewParts & {
   pagePaths: readonly string[];
   /** Where browsers sign in, if callers need credentials. */
   signInPath?: string | undefined;
+  /** What browsers get. Without it, a plain page. */
+  dashboard?: Dashboard | undefined;
 };
 
 const first = "quickstart.md";
 
-/** The route `/`: what this server is. Programs get JSON, browsers a page. */
-export function homeRoutes({ pagePaths, signInPath, ...parts }: HomeRoutes): Route[] {
+/** The route `/`: what this server is. Programs get JSON, browsers the dashboard or a plain page. */
+export function homeRoutes({ pagePaths, signInPath, dashboard, ...parts }: HomeRoutes): Route[] {
   const overview = createOverview(parts);
   const open = {
     ...(signInPath !== undefined && { signIn: signInPath }),
@@ -36,12 +39,15 @@ export function homeRoutes({ pagePaths, signInPath, ...parts }: HomeRoutes): Rou
 
   const homeFor = async (caller: Caller | undefined, refusal?: FlotillaError): Promise<Home> => {
     const name = "flotilla";
-    if (!caller || !may(caller, "fleet:read") || onlyTenant(caller) !== undefined)
-      return { name, links: open, ...(refusal && { advice: refusal.message }) };
+    if (!caller) return { name, links: open, ...(refusal && { advice: refusal.message }) };
+    const known = knownCaller(caller);
+    if (!may(caller, "fleet:read") || onlyTenant(caller) !== undefined)
+      return { name, links: open, caller: known };
     const result = await overview();
     const overviewFields = "trouble" in result ? result : { overview: result };
     return {
       name,
+      caller: known,
       version: version(),
       store: parts.flotilla.storeKind,
       links,
@@ -57,15 +63,11 @@ export function homeRoutes({ pagePaths, signInPath, ...parts }: HomeRoutes): Rou
         const refusal = refusalIn(c);
         // A program that sends a wrong key needs the error, not the public answer.
         if (refusal && c.req.header("authorization") !== undefined) throw refusal;
+        const isPage = wantsPage(c);
+        if (isPage && dashboard) return dashboard.page(c);
         const caller = callerOf(c);
         const schema = fleetSpecs.home.answers[200];
         const home = serializer.shown(schema, await homeFor(caller, refusal), { caller }) as Home;
-        const type = accepts(c, {
-          header: "Accept",
-          supports: ["application/json", "text/html"],
-          default: "application/json",
-        });
-        const isPage = type === "text/html";
         const bytes = Buffer.from(
           isPage ? await homePage(home, new URL(c.req.url).origin) : JSON.stringify(home),
         );
@@ -81,6 +83,19 @@ export function homeRoutes({ pagePaths, signInPath, ...parts }: HomeRoutes): Rou
       return { status: 200, body: await readFile(file, "utf8"), headers };
     }),
   ];
+}
+
+/** What the caller may know of itself: a page hides the acts that its role doesn't allow. */
+function knownCaller(caller: Caller): NonNullable<Home["caller"]> {
+  const { kind, role, user, keyName } = caller;
+  const tenant = onlyTenant(caller);
+  return {
+    kind,
+    verbs: verbs.filter((verb) => may(caller, verb)),
+    ...(role !== undefined && { role }),
+    ...(tenant !== undefined && { tenant }),
+    ...((user ?? keyName) !== undefined && { name: user ?? keyName }),
+  };
 }
 
 /** The docs in the package, by file name; none where a bundler left them out. */

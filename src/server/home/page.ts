@@ -91,6 +91,7 @@ export async function homePage(home: Home, origin: string): Promise<string> {
               )}
             </ul>
             ${docs === undefined ? "" : docsOf(docs)}
+            ${version === undefined ? "" : withoutDashboard()}
           </main>
         </body>
       </html>`,
@@ -122,6 +123,13 @@ function docsOf(docs: Readonly<Record<string, string>>) {
         ([name, path]) => html`<li><a href="${path}">${name.replace(/\.md$/, "")}</a></li>`,
       )}
     </ul>`;
+}
+
+function withoutDashboard() {
+  return html`<p class="soft">
+    This server shows no dashboard: <code>server.dashboard</code> is false, or it runs from source
+    and <code>npm run build</code> hasn't built it.
+  </p>`;
 }
 
 /** Leaves out counts of 0. */

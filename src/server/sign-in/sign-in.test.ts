@@ -325,7 +325,7 @@ describe("the page", () => {
       method: "POST",
       headers: { Cookie: cookie, Origin: server.url },
     });
-    expect(out).toMatchObject({ status: 303, headers: { location: "/sign-in" } });
+    expect(out).toMatchObject({ status: 303, headers: { location: "sign-in" } });
     expect(out.headers["set-cookie"]).toEqual([
       "flotilla=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict",
     ]);

@@ -30,6 +30,8 @@ type Form = { readonly key: string; readonly next: string };
 
 export const signInPath = "/sign-in";
 export const signOutPath = "/sign-out";
+// Relative, so that they hold where a proxy takes a prefix off the path.
+const links = { signIn: "sign-in", signOut: "sign-out" };
 
 // A key and a path.
 const maxFormBytes = 8_192;
@@ -107,7 +109,7 @@ export function mountSignIn(app: Hono, parts: SignInParts): void {
       const { signInId } = found ?? {};
       if (signInId !== undefined) await flotilla.signIns.end(signInId, { owner: { signInId } });
       c.header("Set-Cookie", setCookie(origin, "", 0));
-      return c.redirect(signInPath, 303);
+      return c.redirect(links.signIn, 303);
     }),
   );
 }
@@ -236,7 +238,7 @@ function stopping(): FlotillaError {
 }
 
 async function show(c: Context, status: number, view: PageView): Promise<Response> {
-  const page = await signInPage(view, { signIn: signInPath, signOut: signOutPath });
+  const page = await signInPage(view, links);
   const bytes = Buffer.from(page);
   return c.body(bodyOf(c, bytes), status as 200, { ...signInHeaders });
 }

@@ -1,0 +1,150 @@
+import type { z } from "zod";
+import { FlotillaError, type ErrorCode, messageOf } from "../base/errors.ts";
+import type { deadLetterSpecs } from "../server/api/dead-letters.schema.ts";
+import type { fleetSpecs } from "../server/api/fleet.schema.ts";
+import type { limitSpecs } from "../server/api/limits.schema.ts";
+import type { taskSpecs } from "../server/api/tasks.schema.ts";
+import { newActId, request } from "./browser.ts";
+import { parseExact } from "./facts/exact-json.ts";
+
+/** All that the dashboard asks of the server and does there, with the types of the routes themselves. */
+
+type Spec = { readonly answers: Readonly<Record<number, z.ZodType>> };
+type Answered<Of extends Spec> = z.output<Of["answers"][keyof Of["answers"] & number]>;
+
+export type HomeFacts = Answered<typeof fleetSpecs.home>;
+export type DepthFacts = Answered<typeof fleetSpecs.depth>["names"];
+export type PodFacts = Answered<typeof fleetSpecs.pods>["pods"][number];
+export type PauseFacts = Answered<typeof limitSpecs.paused>["paused"][number];
+export type TaskListPage = Answered<typeof taskSpecs.list>;
+export type TaskFacts = TaskListPage["tasks"][number];
+export type TaskWhole = Answered<typeof taskSpecs.get>;
+export type TaskEventFacts = TaskWhole["events"][number];
+export type StepFacts = Answered<typeof taskSpecs.steps>["steps"][number];
+export type ErrorGroupPage = Answered<typeof deadLetterSpecs.groups>;
+export type ErrorGroupFacts = ErrorGroupPage["groups"][number];
+export type RedriveFacts = Answered<typeof deadLetterSpecs.getRedrive>;
+
+/** The filter of a list, as it is in the address. */
+export type TaskFilter = {
+  readonly name?: string | undefined;
+  readonly status?: TaskFacts["status"] | undefined;
+  readonly tenant?: string | undefined;
+};
+
+/** Failed tasks that an act is about. */
+export type FailedSelection = { readonly group: string } | { readonly taskId: string };
+
+type Query = Readonly<Record<string, string | number | undefined>>;
+type Act = { readonly actId: string };
+
+const pageSize = 100;
+
+export const api = {
+  home: (signal: AbortSignal) => read<HomeFacts>("", {}, signal),
+  depth: async (signal: AbortSignal) =>
+    (await read<Answered<typeof fleetSpecs.depth>>("v1/depth", {}, signal)).names,
+  pods: async (signal: AbortSignal) =>
+    (await read<Answered<typeof fleetSpecs.pods>>("v1/pods", {}, signal)).pods,
+  pauses: async (signal: AbortSignal) =>
+    (await read<Answered<typeof limitSpecs.paused>>("v1/pauses", {}, signal)).paused,
+  tasks: (filter: TaskFilter, cursor: string | undefined, signal: AbortSignal) =>
+    read<TaskListPage>("v1/tasks", { ...filter, cursor, limit: pageSize }, signal),
+  task: (taskId: string, signal: AbortSignal) =>
+    read<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),
+  steps: (taskId: string, signal: AbortSignal) =>
+    read<Answered<typeof taskSpecs.steps>>(`v1/tasks/${part(taskId)}/steps`, {}, signal),
+  errorGroups: (filter: { readonly name?: string | undefined }, signal: AbortSignal) =>
+    read<ErrorGroupPage>("v1/dlq/groups", { ...filter, limit: pageSize }, signal),
+  failedTasks: (group: string, signal: AbortSignal) =>
+    read<Answered<typeof deadLetterSpecs.tasks>>("v1/dlq/tasks", { group, limit: 50 }, signal),
+  redrives: async (signal: AbortSignal) =>
+    (await read<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal)).redrives,
+
+  cancelTask: (taskId: string, act: Act) =>
+    send<Answered<typeof taskSpecs.cancel>>(`v1/tasks/${part(taskId)}/cancel`, act),
+  retryTask: (taskId: string, act: Act & { readonly fromStart: boolean }) =>
+    send<Answered<typeof taskSpecs.retry>>(
+      `v1/tasks/${part(taskId)}/retry${act.fromStart ? "?fromStart=true" : ""}`,
+      act,
+    ),
+  resumeTask: (taskId: string, act: Act) =>
+    send<Answered<typeof taskSpecs.resume>>(`v1/tasks/${part(taskId)}/resume`, act, {}),
+  startRedrive: (selection: FailedSelection & { readonly fromStart: boolean }, act: Act) =>
+    send<RedriveFacts>("v1/dlq/redrives", act, selection),
+  cancelRedrive: (redriveId: string, act: Act) =>
+    send<RedriveFacts>(`v1/dlq/redrives/${part(redriveId)}/cancel`, act),
+  discard: (selection: FailedSelection, act: Act) =>
+    send<Answered<typeof deadLetterSpecs.discard>>("v1/dlq/discard", act, selection),
+};
+
+/** An act with an id of its own. Sending it again with the same one does nothing more. */
+export function newAct(): Act {
+  return { actId: newActId() };
+}
+
+/** An error as a sentence, for people. */
+export function errorSentence(error: unknown): string {
+  const message = messageOf(error);
+  const end = /[.!?…]$/.test(message) ? "" : ".";
+  return message.slice(0, 1).toUpperCase() + message.slice(1) + end;
+}
+
+function part(id: string): string {
+  return encodeURIComponent(id);
+}
+
+function read<Answer>(path: string, query: Query, signal: AbortSignal): Promise<Answer> {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, String(value)]],
+  );
+  const search = given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
+  return answered<Answer>(
+    () => request(path + search, { headers: { Accept: "application/json" }, signal }),
+    "the server can't be reached",
+  );
+}
+
+function send<Answer>(path: string, { actId }: Act, body?: object): Promise<Answer> {
+  const init = {
+    method: "POST",
+    headers: {
+      Accept: "application/json",
+      "Flotilla-Action": actId,
+      ...(body && { "Content-Type": "application/json" }),
+    },
+    ...(body && { body: JSON.stringify(body) }),
+  };
+  return answered<Answer>(
+    () => request(path, init),
+    "the server's answer was lost, so that the act may have been done: try again, which does it once",
+  );
+}
+
+async function answered<Answer>(call: () => Promise<Response>, lost: string): Promise<Answer> {
+  let response: Response;
+  let text: string;
+  try {
+    response = await call();
+    text = await response.text();
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new FlotillaError("unavailable", lost, { cause: error, details: { away: true } });
+  }
+  const value = parsed(text);
+  if (response.ok && value !== undefined) return value as Answer;
+  const said = (value as { error?: { code?: ErrorCode; message?: string } } | undefined)?.error;
+  if (said?.code !== undefined && said.message !== undefined)
+    throw new FlotillaError(said.code, said.message);
+  // A proxy in between has answered, and not the server.
+  const message = `what answers in place of the server says ${response.status}`;
+  throw new FlotillaError("unavailable", message, { details: { away: true } });
+}
+
+function parsed(text: string): unknown {
+  try {
+    return parseExact(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,59 @@
+/** The pages that people go to, with the key that leads there after `g`. */
+export type Place = {
+  readonly to: "/" | "/tasks" | "/failures" | "/pods";
+  readonly name: string;
+  readonly key: string;
+  /** It is about all tenants, so that a caller of one has no use for it. */
+  readonly isOfAll?: true;
+};
+
+export const places: readonly Place[] = [
+  { to: "/", name: "Overview", key: "o" },
+  { to: "/tasks", name: "Tasks", key: "t" },
+  { to: "/failures", name: "Failures", key: "f" },
+  { to: "/pods", name: "Pods", key: "p", isOfAll: true },
+];
+
+/** What keys do, for the list of them. */
+export const keyHelp: readonly (readonly [string, string])[] = [
+  ["Ctrl K, ⌘ K", "find a page, a task's name or an id"],
+  ["?", "list these keys"],
+  ...places.map(({ key, name }) => [`g ${key}`, `go to ${name}`] as const),
+  ["/", "go to the filter"],
+  ["j, k", "next row, row before"],
+  ["x", "tick the row"],
+  ["Enter", "open the row"],
+];
+
+/** What a press of a key means to the page as a whole. */
+export type KeyCommand =
+  | { readonly type: "palette" | "help" | "filter" }
+  | { readonly type: "go"; readonly to: Place["to"] };
+
+export type KeyPress = {
+  readonly key: string;
+  readonly atMs: number;
+  readonly isCommand: boolean;
+  /** The focus is in a field, where keys are text. */
+  readonly isTyping: boolean;
+};
+
+// After it, `g` is a key like any other.
+const sequenceMs = 1_500;
+
+/** Decides what a key does, and whether the next one follows a `g`. */
+export function commandOf(
+  { key, atMs, isCommand, isTyping }: KeyPress,
+  goAtMs: number | undefined,
+): { readonly command?: KeyCommand; readonly goAtMs?: number } {
+  if (isCommand) return key.toLowerCase() === "k" ? { command: { type: "palette" } } : {};
+  if (isTyping) return {};
+  if (goAtMs !== undefined && atMs - goAtMs <= sequenceMs) {
+    const place = places.find((each) => each.key === key);
+    if (place) return { command: { type: "go", to: place.to } };
+  }
+  if (key === "g") return { goAtMs: atMs };
+  if (key === "?") return { command: { type: "help" } };
+  if (key === "/") return { command: { type: "filter" } };
+  return {};
+}
