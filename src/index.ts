@@ -11,6 +11,7 @@ export type {
   Bulks,
   FollowBulkOptions,
 } from "./bulk/bulks.ts";
+export type { BulkFilter } from "./bulk/filter.ts";
 export type { PayloadCodec } from "./store/codec/codec.ts";
 export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
 export type {
@@ -132,7 +133,7 @@ export {
 export type { FlowContract, TaskContext, TaskContract, TaskHandler } from "./tasks/model.ts";
 export type { Pruned, PruneOptions } from "./tasks/leader/prune.ts";
 export type { Retention } from "./tasks/rows.ts";
-export type { PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
+export type { DrainState, PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
 export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
 export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
 export type { Task, TaskError, TaskState, TaskStatus } from "./tasks/rows.ts";

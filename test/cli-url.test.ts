@@ -251,7 +251,9 @@ describe("tasks through a server", () => {
   test("are counted, paused, limited and shown with their pods", async () => {
     expect((await onServer("pause", "mail", "--reason", "why")).stdout).toMatch(/mail +paused/);
     const held = await enqueue("mail", `{"to":"ada"}`);
-    expect((await both("tasks", "show", held.taskId)).stdout).toContain("mail is paused: why");
+    expect((await both("tasks", "show", held.taskId)).stdout).toMatch(
+      /"mail" is paused by key\/#0 since \S+: why/,
+    );
     await both("stats");
     await both("stats", "--exact");
     await both("resume", "nothing", "--json");
@@ -296,7 +298,7 @@ describe("tasks through a server", () => {
     expect(listed.stdout).toMatch(/cancel +name batch +done/);
     const [, bulkId] = /^bulk (\S+)/.exec(done.stdout)!;
     expect((await both("bulk", "follow", bulkId!)).stdout).toBe("done: 3 tasks done\n");
-    expect(await both("bulk", "stop", bulkId!)).toMatchObject({ code: 1 });
+    expect(await both("bulk", "stop", bulkId!)).toMatchObject({ code: 4 });
   });
 
   test("that failed are grouped, redriven and discarded", async () => {
@@ -309,7 +311,7 @@ describe("tasks through a server", () => {
     await both("dlq", "show", group);
     await both("dlq", "show", taskId, "--json");
     expect((await onServer("dlq", "resolve", group)).stdout).toBe(`group ${group} is resolved\n`);
-    expect((await both("dlq")).stdout).toContain("resolved: handler_failed");
+    expect((await both("dlq")).stdout).toContain("resolved: aborted");
     const ignored = await onServer("dlq", "ignore", group, "--until", "2999-01-01T00:00:00Z");
     expect(ignored.stdout).toBe(`group ${group} is ignored until 2999-01-01T00:00:00.000Z\n`);
     expect((await both("dlq")).stdout).toBe(

@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import type { TaskFilter } from "../tasks/filter.ts";
+import type { BulkFilter } from "./filter.ts";
 import type { TaskStatus } from "../tasks/rows.ts";
 
 /**
@@ -18,7 +18,7 @@ export type BulkAction = (typeof bulkActions)[number];
 /** What to do, and to which tasks and runs. */
 export type BulkRequest = {
   readonly action: BulkAction;
-  readonly filter: TaskFilter;
+  readonly filter: BulkFilter;
   /** Of `retry`: forgets stored steps, so that all of them run again. Default false. */
   readonly fromStart?: boolean;
   /** Of `signal`: its name, and what it carries. */
@@ -33,7 +33,7 @@ export type BulkRequest = {
 export type Bulk = {
   readonly bulkId: string;
   readonly action: BulkAction;
-  readonly filter: TaskFilter;
+  readonly filter: BulkFilter;
   readonly fromStart: boolean;
   readonly signal: string | null;
   readonly as: number | null;
@@ -66,7 +66,7 @@ export type StoredBulk = Bulk & {
 /** A request that was checked. */
 export type CheckedBulk = {
   readonly action: BulkAction;
-  readonly filter: TaskFilter;
+  readonly filter: BulkFilter;
   readonly options: BulkOptions;
   /** JSON text of what a signal carries. */
   readonly payload: string | null;
@@ -105,7 +105,7 @@ export function toStoredBulk(row: Row): StoredBulk {
   return {
     bulkId: row["bulk_id"],
     action: row["action"],
-    filter: JSON.parse(row["filter"]) as TaskFilter,
+    filter: JSON.parse(row["filter"]) as BulkFilter,
     fromStart: options.fromStart === true,
     signal: options.signal ?? null,
     as: options.as ?? null,

@@ -10,7 +10,7 @@ import { untilKnown } from "../store/retry.ts";
 import { type Bulk, type BulkRequest, type CheckedBulk, hasBulkEnded, toBulk } from "./bulk.ts";
 import { checkBulkRequest } from "./request.ts";
 import { getBulk, insertBulk, listBulks, maxOpenBulks, stopBulk } from "./sql.ts";
-import { walkTasks } from "./walk.ts";
+import { walkMatches } from "./walk.ts";
 
 /** How many tasks and runs an act would be for, right now. */
 export type BulkPreview = {
@@ -74,7 +74,7 @@ export function createBulks(parts: BulksParts): Bulks {
 
   const preview = async ({ action, filter, options }: CheckedBulk): Promise<BulkPreview> => {
     const walk = { action, filter, as: options.as ?? null, after: "" };
-    const { seen, isLast } = await walkTasks(database, walk, {
+    const { seen, isLast } = await walkMatches(database, walk, {
       count: maxCounted,
       maxPages: pagesPerPreview,
     });

@@ -1,7 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { dayMs } from "../base/durations.ts";
 import { hasCode, messageOf } from "../base/errors.ts";
-import type { Ids } from "../base/ids.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import { createSharedRun } from "../base/semaphore.ts";
@@ -10,13 +9,12 @@ import type { Database } from "../store/database.ts";
 import { untilKnown, writeUntilKnown } from "../store/retry.ts";
 import { type StoredBulk, toStoredBulk } from "./bulk.ts";
 import { openBulks, pruneBulks, stopBulk, writeBatch } from "./sql.ts";
-import { walkTasks } from "./walk.ts";
+import { walkMatches } from "./walk.ts";
 
 export type BulkLeaderOptions = {
   database: Database;
   clock: Clock;
   random: Random;
-  ids: Ids;
   log?: Logger;
   /** How many tasks one batch has. Default 500. */
   batchTasks?: number;
@@ -40,7 +38,7 @@ const pruneEveryMs = 10 * 60_000;
  * on its tasks, moves the bulk on and counts, so that another leader goes on exactly behind it.
  */
 export function createBulkLeader(options: BulkLeaderOptions) {
-  const { database, clock, random, ids, log = silentLogger } = options;
+  const { database, clock, random, log = silentLogger } = options;
   const { leads = () => true, onActed = () => {}, batchTasks = defaultBatchTasks } = options;
   let prunedMs = clock.monotonic();
 
@@ -64,9 +62,12 @@ export function createBulkLeader(options: BulkLeaderOptions) {
       after: lastTaskId ?? "",
       until: { taskId: untilId, atMs: createdAtMs },
     };
-    const walked = await walkTasks(database, walk, { count: batchTasks, maxPages: pagesPerBatch });
+    const walked = await walkMatches(database, walk, {
+      count: batchTasks,
+      maxPages: pagesPerBatch,
+    });
     const isActing = walked.seen.length > 0;
-    await send(writeBatch({ bulk, writeId: ids.next(), ...walked }), isActing);
+    await send(writeBatch({ bulk, ...walked }), isActing);
     if (isActing) onActed();
     if (walked.isLast) log.info({ bulk: bulkId, action }, "bulk has gone through all that matched");
   };

@@ -14,7 +14,6 @@ const stored = toStoredBulk({
 const batchOf = (action: BulkAction) =>
   writeBatch({
     bulk: { ...stored, action },
-    writeId: "w",
     seen: [{ taskId: "x", status: "failed", token: 1 }],
     lastTaskId: "x",
     isLast: false,

@@ -3,7 +3,7 @@ import { encodeJson } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { fingerprintVersion, groupVersion } from "../dead-letters/fingerprint.ts";
 import { namePattern } from "../flows/declare.ts";
-import { checkFilter, type TaskFilter } from "../tasks/filter.ts";
+import { checkFilter, type BulkFilter } from "./filter.ts";
 import {
   type BulkAction,
   bulkActions,
@@ -68,7 +68,7 @@ export function checkBulkRequest(
 }
 
 /** Throws on an empty filter, because what is done to everything must be intended. */
-function checkBulkFilter(action: BulkAction, given: TaskFilter): TaskFilter {
+function checkBulkFilter(action: BulkAction, given: BulkFilter): BulkFilter {
   const filter = checkFilter("filter", given);
   const { status, group } = filter;
   if (Object.keys(filter).length === 0) {

@@ -20,7 +20,6 @@ import {
   wakeDependentsOfChildren,
   wakeIfDependenciesEnded,
 } from "../tasks/sql/dependencies.ts";
-import { filterConditions, filteredColumns } from "../tasks/sql/filter.ts";
 import {
   anyVersion,
   cancelChildren,
@@ -29,6 +28,7 @@ import {
   requestCancel,
   startedOver,
 } from "../tasks/sql/inspect.ts";
+import type { BulkFilter } from "./filter.ts";
 import { deleteBelongings, isSettled } from "../tasks/sql/recover.ts";
 import { addSignals, wakeSignalled } from "../tasks/sql/signals.ts";
 import { forgetSteps } from "../tasks/sql/steps.ts";
@@ -213,7 +213,6 @@ function applies({ action, as }: Pick<StoredBulk, "action" | "as">): Statement[]
 /** A write of the leader: it counts only if the row is unchanged since it was read. */
 export type BatchWrite = {
   readonly bulk: StoredBulk;
-  readonly writeId: string;
   readonly seen: readonly SeenTask[];
   /** The last id that was walked over, and whether the walk is over. */
   readonly lastTaskId: string;
@@ -225,13 +224,13 @@ export type BatchWrite = {
  * of each. A second leader, and a second send, change nothing.
  */
 export function writeBatch(write: BatchWrite): Statement[] {
-  const { bulk, writeId, seen, lastTaskId, isLast } = write;
+  const { bulk, seen, lastTaskId, isLast } = write;
   const { bulkId, revision } = bulk;
   const batch = batchOf(write);
   const acting = seen.length === 0 ? [] : actsOf(write, batch);
   const begin = sql`
     update ${bulks}
-    set revision = revision + 1, last_write = ${writeId}, cursor_id = ${lastTaskId},
+    set revision = revision + 1, cursor_id = ${lastTaskId},
       batch = (select count(*) from ${batch.wanted} wanted join ${tasks} task
         on task.task_id = wanted.task_id where ${batch.isAsSeen(sql`task`)}),
       last_update = ${now}
@@ -257,7 +256,7 @@ export function writeBatch(write: BatchWrite): Statement[] {
 
 type Batch = ReturnType<typeof batchOf>;
 
-function batchOf({ bulk, writeId, seen }: BatchWrite) {
+function batchOf({ bulk, seen }: BatchWrite) {
   const { bulkId, action, filter } = bulk;
   const { status: _, ...rest } = filter;
   const sorted = seen.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
@@ -267,8 +266,9 @@ function batchOf({ bulk, writeId, seen }: BatchWrite) {
     sorted.map(({ taskId, status, token }) => [taskId, status, token]),
   );
   const taskIds = sorted.map(({ taskId }) => taskId);
-  // Only the writer that has just moved the bulk on acts, and only once.
-  const isOurs = sql`bulk_id = ${bulkId} and last_write = ${writeId} and batch is not null`;
+  // Set if this transaction has moved the bulk on, and null in every row that is committed. So only the
+  // writer that has just moved it acts, and only once.
+  const isOurs = sql`bulk_id = ${bulkId} and batch is not null`;
   const isSignalled = (task: Statement) => sql`exists (select 1 from ${table("task_signal")} sent
     where sent.task_id = ${task}.task_id and sent.signal_id = ${bulkId})`;
   const isAsSeen = (task: Statement) =>
@@ -416,4 +416,27 @@ function resumeActs({ bulk: { bulkId, as } }: BatchWrite, batch: Batch): Stateme
 function endBulkEntry(bulkId: string): Statement {
   const hasEnded = sql`exists (select 1 from ${bulks} where bulk_id = ${bulkId} and not (${isOpen}))`;
   return endEntry(bulkId, hasEnded);
+}
+
+/** What statements decide of a filter. The group of an error is known to code alone. */
+type StoredFilter = Omit<BulkFilter, "group">;
+
+/** The columns that conditions of filters are about. */
+const filteredColumns = sql`task_id, name, tenant, status, claim_token, parked, cancel_requested,
+  flow_version, cursor, created_at, last_update`;
+
+/** The conditions of a filter, on columns with this prefix: `task.`, or none. */
+function filterConditions(filter: StoredFilter, row: Statement = sql``): Statement[] {
+  const { name, status, tenant, at, setAside, from, to } = filter;
+  return [
+    ...(name === undefined ? [] : [sql`${row}name = ${name}`]),
+    ...(status === undefined ? [] : [sql`${row}status = ${status}`]),
+    ...(tenant === undefined ? [] : [sql`${row}tenant = ${tenant}`]),
+    ...(at === undefined ? [] : [sql`${row}cursor = ${at}`]),
+    ...(setAside === undefined
+      ? []
+      : [sql`${row}status = 'pending' and ${row}parked = ${parkedAs.setAside}`]),
+    ...(from === undefined ? [] : [sql`${row}task_id >= ${from}`]),
+    ...(to === undefined ? [] : [sql`${row}task_id <= ${to}`]),
+  ];
 }

@@ -6,7 +6,7 @@ import type { SeenTask } from "./bulk.ts";
 import { type BulkWalk, walkMatching } from "./sql.ts";
 
 /** What a part of a walk has found. */
-export type Walked = {
+export type Matches = {
   readonly seen: readonly SeenTask[];
   /** The last id that was walked over. */
   readonly lastTaskId: string;
@@ -22,11 +22,11 @@ const pageErrors = 2_000;
  * Walks on until `count` tasks have matched, or `maxPages` statements have found fewer. What it has seen may
  * have changed by the time it returns.
  */
-export async function walkTasks(
+export async function walkMatches(
   database: Database,
   walk: BulkWalk,
   { count, maxPages }: { readonly count: number; readonly maxPages: number },
-): Promise<Walked> {
+): Promise<Matches> {
   const { group } = walk.filter;
   const rows = group === undefined ? pageRows : pageErrors;
   const isOfGroup = group === undefined ? () => true : await groupTest(database, group);

@@ -24,8 +24,10 @@ export function remoteDeadLetters(http: Http): Omit<DeadLetters, "getRedrive"> {
       // The server lists the largest groups only, but counts the tasks of all.
       if (group === undefined) {
         const query = { name, tenant, limit: 1 };
-        const { tasks, ignored } = await http<ErrorGroups>("GET", "/v1/dlq/groups", { query });
-        return tasks + ignored.tasks;
+        type Found = Pick<ErrorGroups, "tasks"> & Partial<Pick<ErrorGroups, "ignored">>;
+        // A server of an earlier release counts all as open.
+        const { tasks, ignored } = await http<Found>("GET", "/v1/dlq/groups", { query });
+        return tasks + (ignored?.tasks ?? 0);
       }
       let count = 0;
       const query = { name, group, tenant, limit: maxPageTasks };

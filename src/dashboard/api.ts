@@ -14,8 +14,8 @@ type Answered<Of extends Spec> = z.output<Of["answers"][keyof Of["answers"] & nu
 
 export type HomeFacts = Answered<typeof fleetSpecs.home>;
 export type DepthFacts = Answered<typeof fleetSpecs.depth>["names"];
-export type PodFacts = Answered<typeof fleetSpecs.pods>["pods"][number];
-export type PauseFacts = Answered<typeof limitSpecs.paused>["paused"][number];
+export type ShownPod = Answered<typeof fleetSpecs.pods>["pods"][number];
+export type PauseView = Answered<typeof limitSpecs.paused>["paused"][number];
 export type TaskListPage = Answered<typeof taskSpecs.list>;
 export type TaskFacts = TaskListPage["tasks"][number];
 export type TaskWhole = Answered<typeof taskSpecs.get>;
@@ -26,7 +26,7 @@ export type ErrorGroupFacts = ErrorGroupPage["groups"][number];
 export type RedriveFacts = Answered<typeof deadLetterSpecs.getRedrive>;
 
 /** The filter of a list, as it is in the address. */
-export type TaskFilter = {
+export type TaskQuery = {
   readonly name?: string | undefined;
   readonly status?: TaskFacts["status"] | undefined;
   readonly tenant?: string | undefined;
@@ -48,7 +48,7 @@ export const api = {
     (await read<Answered<typeof fleetSpecs.pods>>("v1/pods", {}, signal)).pods,
   pauses: async (signal: AbortSignal) =>
     (await read<Answered<typeof limitSpecs.paused>>("v1/pauses", {}, signal)).paused,
-  tasks: (filter: TaskFilter, cursor: string | undefined, signal: AbortSignal) =>
+  tasks: (filter: TaskQuery, cursor: string | undefined, signal: AbortSignal) =>
     read<TaskListPage>("v1/tasks", { ...filter, cursor, limit: pageSize }, signal),
   task: (taskId: string, signal: AbortSignal) =>
     read<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),

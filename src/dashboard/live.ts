@@ -6,16 +6,15 @@ import {
   type UseQueryResult,
 } from "@tanstack/react-query";
 import { createContext, useContext, useSyncExternalStore } from "react";
-import { hasCode } from "../base/errors.ts";
 import type { Verb } from "../protocol/verbs.ts";
-import { api, type HomeFacts, type TaskFilter } from "./api.ts";
+import { api, type HomeFacts, type TaskQuery } from "./api.ts";
 import { repeat, wallClockMs } from "./browser.ts";
-
-/** What the page knows of its connection to the server. */
-export type Connection = "online" | "away" | "signed out";
+import { type ServerState, serverStateOf } from "./facts/server-state.ts";
 
 // Also how old the counts of the server may be.
 const liveMs = 2_000;
+// What has ended changes when a person retries it, and may be a megabyte.
+const settledMs = 10_000;
 const tickMs = 1_000;
 
 function createStore<Value>(first: Value) {
@@ -56,23 +55,11 @@ const clock = (() => {
   };
 })();
 
-const connection = createStore<Connection>("online");
+const server = createStore<ServerState>({ type: "online" });
 const notice = createStore<string>("");
 
 export const queryClient = new QueryClient({
-  queryCache: new QueryCache({
-    onSuccess(data, query) {
-      // The server answers strangers here, too.
-      if (query.queryKey[0] === "home") {
-        const { caller } = data as HomeFacts;
-        connection.set(caller ? "online" : "signed out");
-      } else if (connection.get() === "away") connection.set("online");
-    },
-    onError(error) {
-      if (hasCode(error, "unauthorized")) connection.set("signed out");
-      else if (isAway(error)) connection.set("away");
-    },
-  }),
+  queryCache: new QueryCache({ onSettled: () => assess() }),
   defaultOptions: {
     queries: {
       // The next look comes soon enough, and an error is shown meanwhile.
@@ -84,6 +71,13 @@ export const queryClient = new QueryClient({
   },
 });
 
+type LiveOptions<Data> = {
+  /** It isn't read at all. */
+  isOff?: boolean;
+  /** Whether it hardly changes any more, so that it needn't be read as often. */
+  isSettled?: (data: Data) => boolean;
+};
+
 /**
  * Reads something and keeps it as it is at the server: the one way in which pages are live. Hidden tabs
  * read nothing.
@@ -91,25 +85,28 @@ export const queryClient = new QueryClient({
 export function useLive<Data>(
   topic: readonly unknown[],
   read: (signal: AbortSignal) => Promise<Data>,
-  { isOff = false, everyMs = liveMs }: { isOff?: boolean; everyMs?: number } = {},
+  { isOff = false, isSettled }: LiveOptions<Data> = {},
 ): UseQueryResult<Data> {
   return useQuery({
     queryKey: topic,
     queryFn: ({ signal }) => read(signal),
     enabled: !isOff,
-    refetchInterval: () => (connection.get() === "signed out" ? false : everyMs),
+    refetchInterval({ state: { data } }) {
+      if (isSignedOut()) return false;
+      return data !== undefined && isSettled?.(data) ? settledMs : liveMs;
+    },
   });
 }
 
 /** A list of tasks, page by page. Its first page is live; with more pages it stays until it is read again. */
-export function useLiveTasks(filter: TaskFilter) {
+export function useLiveTasks(filter: TaskQuery) {
   return useInfiniteQuery({
     queryKey: ["tasks", filter],
     queryFn: ({ signal, pageParam }) => api.tasks(filter, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ next }) => next ?? undefined,
     refetchInterval: ({ state }) =>
-      connection.get() === "signed out" || (state.data?.pages.length ?? 1) > 1 ? false : liveMs,
+      isSignedOut() || (state.data?.pages.length ?? 1) > 1 ? false : liveMs,
     refetchOnWindowFocus: ({ state }) => (state.data?.pages.length ?? 1) <= 1,
   });
 }
@@ -119,8 +116,30 @@ export function readAgain(): void {
   void queryClient.invalidateQueries();
 }
 
-export function useServerConnection(): Connection {
-  return useSyncExternalStore(connection.subscribe, connection.get);
+/** Whether what is shown is how it is. */
+export function useServerState(): ServerState {
+  return useSyncExternalStore(server.subscribe, server.get);
+}
+
+/** Looks at how the reads of what is in sight have ended last. */
+function assess(): void {
+  const home = queryClient.getQueryData<HomeFacts>(["home"]);
+  const shown = queryClient.getQueryCache().findAll({ type: "active" });
+  const next = serverStateOf(
+    home,
+    shown.map(({ state }) => state.error),
+  );
+  const before = server.get();
+  const isSame =
+    next.type === before.type &&
+    (next.type !== "unable" ||
+      before.type !== "unable" ||
+      next.error.message === before.error.message);
+  if (!isSame) server.set(next);
+}
+
+function isSignedOut(): boolean {
+  return server.get().type === "signed out";
 }
 
 /** Says what an act has done, where screen readers read it as well. */
@@ -154,8 +173,4 @@ export function useMay(verb: Verb): boolean {
 /** Whether the caller sees the fleet as a whole, and not one tenant's part of it. */
 export function useSeesAll(): boolean {
   return useHome().caller?.tenant === undefined;
-}
-
-export function isAway(error: unknown): boolean {
-  return hasCode(error, "unavailable") && error.details?.["away"] === true;
 }

@@ -6,7 +6,7 @@ import {
   lazyRouteComponent,
   Link,
 } from "@tanstack/react-router";
-import type { TaskFilter } from "./api.ts";
+import type { TaskQuery } from "./api.ts";
 import { mountPath } from "./browser.ts";
 import { Failed, PageTitle } from "./parts/states.tsx";
 import { Shell } from "./shell/shell.tsx";
@@ -77,12 +77,12 @@ declare module "@tanstack/react-router" {
 
 const statuses: readonly string[] = ["pending", "claimed", "completed", "failed", "cancelled"];
 
-function taskFilterIn(search: Record<string, unknown>): TaskFilter {
+function taskFilterIn(search: Record<string, unknown>): TaskQuery {
   const status = search["status"];
   return {
     ...textIn(search, "name"),
     ...(typeof status === "string" &&
-      statuses.includes(status) && { status: status as NonNullable<TaskFilter["status"]> }),
+      statuses.includes(status) && { status: status as NonNullable<TaskQuery["status"]> }),
     ...textIn(search, "tenant"),
   };
 }

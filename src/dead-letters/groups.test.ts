@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { decideGroups, standingOf, type StoredGroup } from "./groups.ts";
 import { openIndex } from "./index.ts";
@@ -142,5 +145,18 @@ describe("the index of failed tasks", () => {
     expect(index.times("none")).toBeUndefined();
     expect([index.firstAfter("g", 10), index.firstAfter("g", 40)]).toEqual([30, undefined]);
     index.close();
+  });
+
+  test("gives the groups of a file that an earlier process has left", () => {
+    const folder = mkdtempSync(join(tmpdir(), "flotilla-groups-"));
+    const path = join(folder, "failed.db");
+    const left = openIndex(path);
+    left.put([failed("1", "g", 10)]);
+    left.close();
+    const index = openIndex(path);
+    expect(index.takeTouched(9)).toEqual(["g"]);
+    expect(index.takeTouched(9)).toEqual([]);
+    index.close();
+    rmSync(folder, { recursive: true, force: true });
   });
 });

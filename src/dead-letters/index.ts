@@ -88,13 +88,9 @@ export function openIndex(path?: string) {
   }
   let groupsOf = new Map<string, IndexedGroups>();
   let trendsOf = new Map<string, ReadonlyMap<string, readonly number[]>>();
-  /** Groups with tasks that were put since they were last taken. An earlier process may have taken none. */
-  const touched = new Set(
-    db
-      .prepare("select distinct group_id from failed")
-      .all()
-      .map((row) => row["group_id"] as string),
-  );
+  /** Groups with tasks that were put since they were last taken. */
+  const touched = new Set<string>();
+  let wasTaken = false;
 
   const put = db.prepare("insert or replace into failed values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const known = db.prepare(
@@ -119,6 +115,7 @@ export function openIndex(path?: string) {
     `select (select min(failed_at) from failed where group_id = :group) as first_at,
        (select max(failed_at) from failed where group_id = :group) as last_at`,
   );
+  const allGroups = db.prepare("select distinct group_id from failed");
   const firstAfter = db.prepare(
     `select min(failed_at) as at from failed
      where group_id = :group and failed_at > :after and (:tenant is null or tenant = :tenant)`,
@@ -210,6 +207,9 @@ export function openIndex(path?: string) {
 
     /** Takes up to so many groups with tasks that were put since they were taken last. */
     takeTouched(most: number): string[] {
+      // An earlier process may have put tasks in the file, and have taken none.
+      if (!wasTaken) for (const row of allGroups.all()) touched.add(row["group_id"] as string);
+      wasTaken = true;
       const taken = [...touched].slice(0, most);
       for (const group of taken) touched.delete(group);
       return taken;

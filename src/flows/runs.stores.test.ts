@@ -16,6 +16,7 @@ import { runStepsContract } from "./contract/run-steps.ts";
 import { signalsRacesContract } from "./contract/signals-races.ts";
 import { signalsContract } from "./contract/signals.ts";
 import { sleepContract } from "./contract/sleep.ts";
+import { whyRunsContract } from "./contract/why.ts";
 
 afterAll(closeStores);
 
@@ -35,4 +36,5 @@ for (const kind of usualKinds) {
   renamedContract(kind);
   runListsContract(kind);
   runStepsContract(kind);
+  whyRunsContract(kind);
 }

@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import crypto from "node:crypto";
 import { type Random, drawBytes } from "../base/random.ts";
 import type { Role } from "../protocol/verbs.ts";
 import type { Row } from "../store/database.ts";
@@ -61,7 +61,7 @@ export function isKeyText(text: string): boolean {
  * random bits.
  */
 export function hashOfKey(text: string): string {
-  return hash("sha256", text, "hex");
+  return crypto.hash("sha256", text, "hex");
 }
 
 export function toKeyView(row: Row): KeyView {

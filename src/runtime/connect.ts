@@ -259,8 +259,6 @@ export function sessionParts<Parts extends ConnectedParts>(
     ...parts,
     journal: createSqlJournal(parts),
     coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
-    // It is its owner's, who may have other uses for it, and closes it.
-    bus: { ...parts.bus, close: async () => {} },
     currentTrace: activeTrace,
   };
 }

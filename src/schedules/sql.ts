@@ -237,13 +237,13 @@ export function listFirings(
 ): Statement {
   const below = before === undefined ? sql`` : sql`and link.to_id < ${before}`;
   return sql`
-    select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+    select made.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
       task.created_at, task.last_update, task.retry_count
     from (select link.to_id from ${links} link
       where link.from_id = ${scheduleId} and link.what = 'schedule' ${below}
-      order by link.to_id desc ${limit(count)}) link
-    left join ${tasks} task on task.task_id = link.to_id
-    order by link.to_id desc`;
+      order by link.to_id desc ${limit(count)}) made
+    left join ${tasks} task on task.task_id = made.to_id
+    order by made.to_id desc`;
 }
 
 /** The first answer has the row if it existed. */

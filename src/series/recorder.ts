@@ -15,6 +15,8 @@ export function createRecorder({ most = maxSubjects }: { most?: number } = {}) {
   for (const kind of subjectKinds) kinds[kind] = new Map();
   let others = new Map<SubjectKind, Tally>();
   let size = 0;
+  /** What was counted last, which is often what comes next. */
+  let last: { kind: SubjectKind; name: string; part: string; tally: Tally } | undefined;
 
   const other = (kind: SubjectKind): Tally => {
     let tally = others.get(kind);
@@ -25,8 +27,12 @@ export function createRecorder({ most = maxSubjects }: { most?: number } = {}) {
   return {
     /** What is counted of a subject since the last `take`. */
     tally(kind: SubjectKind, name: string, part = ""): Tally {
+      if (last?.kind === kind && last.name === name && last.part === part) return last.tally;
       const found = kinds[kind].get(name)?.get(part);
-      if (found !== undefined) return found;
+      if (found !== undefined) {
+        last = { kind, name, part, tally: found };
+        return found;
+      }
       if (size >= most) return other(kind);
       size++;
       const tally = newTally();
@@ -63,6 +69,7 @@ export function createRecorder({ most = maxSubjects }: { most?: number } = {}) {
       }
       others = new Map();
       size = 0;
+      last = undefined;
       return taken;
     },
   };

@@ -203,12 +203,16 @@ describe("what routes answer", () => {
       async () => (await flotilla.tasks.stats()).byStatus.failed === 2,
     );
     await ask("get", `/v1/tasks/${graph.tasks.first.taskId}`);
+    for (const id of [graph.tasks.first.taskId, graph.tasks.second.taskId, taskId]) {
+      await ask("get", `/v1/tasks/${id}/why`);
+    }
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/retry`);
     await post(`/v1/tasks/${taskId}/cancel`);
     await post(`/v1/tasks/${taskId}/resume`, { forget: [] });
     const { taskId: waiting } = await flotilla.enqueue("slow", 1, { delayMs: 3_600_000 });
     await ask("get", `/v1/tasks/${waiting}/steps`);
+    await ask("get", `/v1/tasks/${waiting}/why`);
     await post(`/v1/tasks/${waiting}/signals`, { name: "go", payload: 1 });
     await flotilla.tasks.cancel(waiting);
     await post(`/v1/tasks/${graph.tasks.first.taskId}/cancel`);
@@ -226,6 +230,8 @@ describe("what routes answer", () => {
     await until("one that has failed", async () => {
       return (await flotilla.runs.get(other.runId))?.status === "failed";
     });
+    for (const id of [started.runId, other.runId, alone]) await ask("get", `/v1/tasks/${id}/why`);
+    await ask("get", "/v1/approvals");
     await post(`/v1/runs/${alone}/signals`, { name: "any", payload: { by: "ada" }, id: "1" });
     await ask("get", `/v1/runs/${alone}/signals`);
     for (const path of ["runs?limit=2", `runs/${started.runId}`, `runs/${other.runId}`, "flows"]) {
@@ -250,6 +256,7 @@ describe("what routes answer", () => {
     });
     for (const path of ["", "/nightly"]) await ask("get", `/v1/schedules${path}`);
     for (const verb of ["fire", "pause", "resume"]) await post(`/v1/schedules/nightly/${verb}`);
+    await ask("get", "/v1/schedules/nightly/firings");
     await ask("delete", "/v1/schedules/nightly");
 
     const { groups } = await ask("get", "/v1/dlq/groups?limit=5");
@@ -305,6 +312,8 @@ describe("what routes answer", () => {
     await post("/v1/throttles/openai/pin", { limit: 3, key: "gpt" });
     await ask("get", "/v1/throttles/openai?key=gpt");
     await post("/v1/throttles/openai/unpin", { key: "gpt" });
+    await ask("get", "/v1/throttles/openai/events?key=gpt&limit=1");
+    await ask("get", "/v1/throttles/openai/holders");
 
     const settings = { url: "https://agents.example/chat" };
     await post("/v1/agents", { name: "remote", settings });
@@ -326,6 +335,8 @@ describe("what routes answer", () => {
     await ask("get", "/v1/sign-ins");
     await ask("delete", `/v1/sign-ins/${signIn.signInId}`);
     await ask("get", "/v1/quotas?tenant=a");
+    await ask("get", "/v1/series?subject=task:mail");
+    await ask("get", "/v1/series/subjects?kind=task");
     await post("/v1/tokens/revocations", { jti: "one" });
     await post("/v1/tokens/revocations", { user: "ada" });
     await ask("get", "/v1/tokens/revocations");

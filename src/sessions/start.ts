@@ -97,6 +97,7 @@ export function createLocalSessions(
     inboxes.close();
     hub.close();
     router.close();
+    // At once: another process that asks is to look for the next owner, not to be told that none serves it.
     await bus.close();
   };
   return {

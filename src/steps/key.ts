@@ -1,4 +1,4 @@
-import { hash } from "node:crypto";
+import crypto from "node:crypto";
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
 import { isStorable } from "../base/options.ts";
@@ -97,7 +97,7 @@ function shortened(segment: string): string {
 }
 
 function hashOf(text: string): string {
-  return hash("sha256", text, "base64url").slice(0, 27);
+  return crypto.hash("sha256", text, "base64url").slice(0, 27);
 }
 
 function sorted(value: unknown): unknown {

@@ -96,13 +96,12 @@ const bulk: readonly Statement[] = [
     payload text,
     state text not null default 'running' check (state in ('running', 'done', 'stopped')),
     revision bigint not null default 1,
-    last_write ${keyText},
     cursor_id ${keyText} not null default '',
     until_id ${keyText} not null,
     -- How many matched when it began, and 1 if they were counted to the end.
     matched integer not null,
     is_exact integer not null,
-    -- How many tasks of the batch that is being written are as they were seen.
+    -- How many tasks of a batch are as they were seen: set only within the transaction that writes it.
     batch integer,
     done integer not null default 0,
     skipped integer not null default 0,

@@ -57,8 +57,14 @@ describe("a walk", () => {
   test("begins no piece after 100 ms", async () => {
     const { page, spans } = scene(50_000, () => false, { readMs: 40 });
     const { stoppedAt } = await page(50);
-    expect(spans).toHaveLength(3);
-    expect(stoppedAt).toMatchObject({ id: idOf(50_000 - 51 - 2 * walkBounds.piece) });
+    expect(spans).toHaveLength(4);
+    expect(stoppedAt).toMatchObject({ id: idOf(50_000 - 51 - 3 * walkBounds.piece) });
+  });
+
+  test("reads a second piece however long the first took, so that few entries are one page", async () => {
+    const { page, spans } = scene(1_000, () => false, { readMs: 5_000 });
+    expect(await page(50)).toEqual({ found: [], stoppedAt: undefined });
+    expect(spans).toHaveLength(2);
   });
 
   test("reads no more than the page where everything matches", async () => {

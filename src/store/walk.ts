@@ -12,7 +12,7 @@ import { maxPageBytes } from "../base/page.ts";
 export const walkBounds = {
   /** The most entries of indexes that are read for a page. */
   entries: 20_000,
-  /** No piece begins after this. */
+  /** No piece begins later than this after the first was read. */
   ms: 100,
   /** How many entries one statement reads at most, so that the time is checked in between. */
   piece: 2_000,
@@ -58,7 +58,8 @@ export type Walked = {
 
 /** Walks until a page is full, until there are no more entries, or until a bound is reached. */
 export async function walk({ clock, limit, from, read, ...walk }: Walk): Promise<Walked> {
-  const startedMs = clock.monotonic();
+  // From the first answer on: a connection that had to be opened for it leaves time for the second.
+  let startedMs: number | undefined;
   const found: WalkEntry[] = [];
   let { before, entries = walkBounds.entries } = walk;
   let bytes = 0;
@@ -76,6 +77,7 @@ export async function walk({ clock, limit, from, read, ...walk }: Walk): Promise
     const { last } = piece;
     if (last === undefined || piece.isEnd) return { found, stoppedAt: undefined };
     entries -= piece.walked;
+    startedMs ??= clock.monotonic();
     const isLate = clock.monotonic() - startedMs >= walkBounds.ms;
     if (entries <= 0 || isLate) return { found, stoppedAt: last };
     before = last.id;

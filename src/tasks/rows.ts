@@ -273,8 +273,10 @@ export function lenientJson(text: unknown): Json {
   }
 }
 
-// All claims have the same shape; rare columns are null in the row.
-export function toClaim(row: Row): Claim {
+/**
+ * A row that was claimed at this time. All claims have the same shape; rare columns are null in the row.
+ */
+export function toClaim(row: Row, claimedAtMs: number): Claim {
   return {
     taskId: row["task_id"],
     name: row["name"],
@@ -289,7 +291,7 @@ export function toClaim(row: Row): Claim {
       Number(row["limited"]) === 1 ? { scope: row["concurrency_key"] as string | null } : undefined,
     hasDependents: Number(row["dependents"]) > 0 || undefined,
     dependencyFailed: Number(row["depends"]) === depends.failed || undefined,
-    claimedAtMs: Number(row["last_update"]),
+    claimedAtMs,
     dueAtMs:
       row["depends"] === null ? Number(row["created_at"]) + Number(row["due_after"]) : undefined,
     scheduledAtMs: row["scheduled_at"] === null ? undefined : Number(row["scheduled_at"]),

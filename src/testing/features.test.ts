@@ -185,6 +185,21 @@ describe("everything else works as it does on a real store", () => {
     expect(await t.result(taskId)).toBe(1);
   });
 
+  test("all tasks that match a filter are retried at once", async () => {
+    let works = false;
+    const flaky = task("flaky", { attempts: 1 }, () => {
+      if (!works) throw new Error("not yet");
+    });
+    await using t = await testFlotilla({ use: [flaky] });
+    const made = await t.enqueueMany(flaky, [1, 2, 3]);
+    for (const each of made) expect(await t.settled(each)).toMatchObject({ status: "failed" });
+    works = true;
+    const { bulkId } = await t.bulk.start({ action: "retry", filter: { status: "failed" } });
+    await t.until(async () => (await t.bulk.get(bulkId))!.state === "done");
+    expect(await t.bulk.get(bulkId)).toMatchObject({ done: 3, skipped: 0 });
+    for (const each of made) expect(await t.settled(each)).toMatchObject({ status: "completed" });
+  });
+
   test("failed tasks are grouped, redriven step by step, and followed up", async () => {
     let broken = true;
     const followed: unknown[] = [];

@@ -106,7 +106,7 @@ const numbersAsNumbers = {
 } as pg.CustomTypesConfig;
 
 const ourTables =
-  /\bflotilla_(agent|api_key|audit|bulk|message|pod|redrive|schedule|session|session_log|step_journal|task|task_event|task_limit|task_pause|task_signal|throttle|token_revocation|turn_checkpoint)\b/g;
+  /\bflotilla_(agent|api_key|audit|bulk|failure_group|message|pod|redrive|schedule|session|session_log|step_journal|task|task_event|task_limit|task_pause|task_signal|throttle|token_revocation|turn_checkpoint)\b/g;
 
 function inPostgres(text: string): string {
   let position = 0;

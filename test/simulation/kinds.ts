@@ -78,7 +78,6 @@ const noReason = { code: "cancelled", message: "" } as const;
 const noBulk = { filter: {}, options: {} } as NewBulk;
 const noBatch = {
   bulk: { action: "retry", filter: {}, as: null } as StoredBulk,
-  writeId: "",
   seen: [],
   lastTaskId: "",
   isLast: false,
@@ -103,7 +102,7 @@ const kinds = new Map<Statement["strings"], Kind>([
   [beat("", "", 0).strings, "beat"],
   [markBegun("", { call: 0, taskId: "", pauses: 0 }).strings, "begin"],
   [saying("insert into", insertBulk("", noBulk)), "bulk"],
-  [saying("revision = revision + 1, last_write", writeBatch(noBatch)), "bulk_batch"],
+  [saying("revision = revision + 1, cursor_id", writeBatch(noBatch)), "bulk_batch"],
   [saying("state = 'stopped'", stopBulk("")), "bulk_stop"],
   [saying("select status, cancel_requested", cancelTask("", "")), "cancel"],
   [claimReserved(noCall, "").strings, "claim"],

@@ -90,15 +90,6 @@ export const bulkMutations: readonly Mutation[] = [
     ],
   },
   {
-    name: "bulk: acts of a batch that another was faster with",
-    edits: [
-      bulk(
-        "bulk_id = ${bulkId} and last_write = ${writeId} and batch is not null",
-        "bulk_id = ${bulkId}",
-      ),
-    ],
-  },
-  {
     // A task that is started over or cancelled has another token, which covers the status.
     name: "bulk: tasks that aren't as they were seen",
     edits: [
@@ -115,8 +106,8 @@ export const bulkMutations: readonly Mutation[] = [
     edits: [
       {
         file: "src/bulk/leader.ts",
-        find: "writeBatch({ bulk, writeId: ids.next(), ...walked })",
-        put: "writeBatch({ bulk, writeId: ids.next(), ...walked, isLast: true })",
+        find: "writeBatch({ bulk, ...walked })",
+        put: "writeBatch({ bulk, ...walked, isLast: true })",
       },
     ],
   },

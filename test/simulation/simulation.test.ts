@@ -29,7 +29,6 @@ const mustHappen = [
   "bulk: several batches",
   "fence: begin",
   "fence: bulk_batch, revision",
-  "fence: carried claim, floor",
   "fence: carried claim, pauses",
   "fence: claim, floor",
   "fence: claim, pauses",

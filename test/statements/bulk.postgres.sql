@@ -111,24 +111,24 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and last_write = $8 and batch is not null) and cancel_requested = 0
--- values: ["cancel_requested","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null) and cancel_requested = 0
+-- values: ["cancel_requested","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and last_write = $8 and batch is not null) and status = 'pending' and flow_version is not null and parked = 6
--- values: ["given_up","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null) and status = 'pending' and flow_version is not null and parked = 6
+-- values: ["given_up","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
     update flotilla.task set
 cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
@@ -139,8 +139,8 @@ run_at = case when flow_version is not null and status = 'pending' and run_at > 
 parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
   then case when limited = 1 then 4 else 0 end else parked end
     from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
-    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 select task_id from flotilla.task task where task_id = any(array(
     select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
@@ -151,8 +151,8 @@ select task_id from flotilla.task task where task_id = any(array(
       and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
     join flotilla.task task on task.task_id = wanted.task_id
     where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-      and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)))) order by task_id for update of task
--- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1","write-1"]
+      and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)))) order by task_id for update of task
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
 
   insert into flotilla.task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
@@ -165,8 +165,8 @@ where child.parent_id = parent.task_id and child.status in ('pending', 'claimed'
   and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
 join flotilla.task task on task.task_id = wanted.task_id
 where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-  and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null))))
--- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1","write-1"]
+  and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null))))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
 
     update flotilla.task
     set
@@ -186,8 +186,8 @@ parked = case when flow_version is not null and status = 'pending' and parked in
     and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
   join flotilla.task task on task.task_id = wanted.task_id
   where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-    and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null))))
--- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1","write-1"]
+    and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null))))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
 
 select task_id from flotilla.task task where ctid = any(array(
     select (select ctid from flotilla.task task where task.task_id = named.id)
@@ -275,8 +275,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -294,12 +294,12 @@ select task_id from flotilla.task task
 -- values: ["{}","{}","{}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{}","{}","{}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{}","{}","{}","mail","bulk-1",2]
 
 update flotilla.bulk
 set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
@@ -309,8 +309,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
 
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{}","{}","{}","mail","{}","{}","{}","mail",0,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{}","{}","{}","mail","{}","{}","{}","mail",0,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -334,22 +334,22 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2 || cast(task.claim_token + 1 as text) || '}'
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and last_write = $8 and batch is not null)
--- values: ["retried","{\"request\":\"bulk-1\",\"token\":","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null)
+-- values: ["retried","{\"request\":\"bulk-1\",\"token\":","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 delete from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)) and (part = '' or part >= 'A') and kind = 'failed'
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)) and (part = '' or part >= 'A') and kind = 'failed'
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
     update flotilla.task set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -360,8 +360,8 @@ cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor i
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
 error = null, progress = null, progress_token = claim_token + 1
     from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
-    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 update flotilla.task set wake = wake + 1
       where ctid = any(array(
@@ -406,8 +406,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -434,22 +434,22 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2 || cast(task.claim_token + 1 as text) || '}'
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and last_write = $8 and batch is not null)
--- values: ["retried","{\"request\":\"bulk-1\",\"token\":","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null)
+-- values: ["retried","{\"request\":\"bulk-1\",\"token\":","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 delete from flotilla.step_journal where owner_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)) and (part = '' or part >= 'A')
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)) and (part = '' or part >= 'A')
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
     update flotilla.task set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -460,8 +460,8 @@ cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor i
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
 error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null
     from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
-    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 update flotilla.task set wake = wake + 1
       where ctid = any(array(
@@ -506,8 +506,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -525,21 +525,21 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 delete from flotilla.task where ctid = any(array(
       select flotilla.task.ctid from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
       join flotilla.task on flotilla.task.task_id = wanted.task_id
-      where flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null) and created_at < now_ms() - $7 and last_update < now_ms() - $8 and (dependents = 0 or not exists (
+      where flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null) and created_at < now_ms() - $6 and last_update < now_ms() - $7 and (dependents = 0 or not exists (
   select 1 from flotilla.task_dependency wait where wait.dependency_id = flotilla.task.task_id
     and (select waiter.status from flotilla.task waiter where waiter.task_id = wait.dependent_id)
       in ('pending', 'claimed')))))
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1",60000,60000]
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",60000,60000]
 
 delete from flotilla.task_event where task_id in (select task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
     where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id))
@@ -569,8 +569,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -588,20 +588,20 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 insert into flotilla.task_signal (task_id, signal_id, seq, name, payload)
 select task.task_id, $1, (select coalesce(max(seq), 0) + 1 from flotilla.task_signal past where past.task_id = task.task_id), $2,
   $3
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($4::text[], $5::text[], $6::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-    where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $7 and exists (select 1 from flotilla.bulk where bulk_id = $8 and last_write = $9 and batch is not null) and not exists (select 1 from flotilla.task_signal past where past.task_id = task.task_id and past.signal_id = $10)
-  and (select count(*) from flotilla.task_signal past where past.task_id = task.task_id and past.taken = 0) < $11
--- values: ["bulk-1","paid","{}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1","bulk-1",1000]
+    where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = $7 and exists (select 1 from flotilla.bulk where bulk_id = $8 and batch is not null) and not exists (select 1 from flotilla.task_signal past where past.task_id = task.task_id and past.signal_id = $9)
+  and (select count(*) from flotilla.task_signal past where past.task_id = task.task_id and past.taken = 0) < $10
+-- values: ["bulk-1","paid","{}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","bulk-1",1000]
 
   update flotilla.task
   set wake = wake + 1,
@@ -611,8 +611,8 @@ from (select task_id collate "C" as task_id, seen_status collate "C" as seen_sta
   where task_id = any(array(select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
 on task.task_id = wanted.task_id
 where exists (select 1 from flotilla.task_signal sent
-where sent.task_id = task.task_id and sent.signal_id = $4) and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)))
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","bulk-1","bulk-1","write-1"]
+where sent.task_id = task.task_id and sent.signal_id = $4) and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)))
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","bulk-1","bulk-1"]
 
 update flotilla.bulk
 set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
@@ -624,8 +624,8 @@ where sent.task_id = task.task_id and sent.signal_id = $5)), refused = refused +
 where sent.task_id = task.task_id and sent.signal_id = $10)),
   skipped = skipped + cast($11 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $12 and last_write = $13 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",1,"bulk-1","write-1"]
+where bulk_id = $12 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -643,27 +643,27 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = $6),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = $5),
   last_update = now_ms()
-where bulk_id = $7 and revision = $8 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1",2]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, case when task.flow_version is null then $2
     else '{"version":' || cast(task.flow_version as text) || $3 end
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($4::text[], $5::text[], $6::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = $7 and exists (select 1 from flotilla.bulk where bulk_id = $8 and last_write = $9 and batch is not null)
--- values: ["resume","{\"request\":\"bulk-1\"}",",\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = $7 and exists (select 1 from flotilla.bulk where bulk_id = $8 and batch is not null)
+-- values: ["resume","{\"request\":\"bulk-1\"}",",\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 update flotilla.task
 set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end,
   set_aside = null, set_aside_version = null, last_update = now_ms(), wake = wake + 1
 
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
-where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and parked = 6 and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and last_write = $6 and batch is not null)
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1","write-1"]
+where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and parked = 6 and flotilla.task.name = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","bulk-1"]
 
 update flotilla.bulk
 set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
@@ -673,8 +673,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($9 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $10 and last_write = $11 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1","write-1"]
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","{\"task-1\"}","{\"pending\"}","{2}","mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3
@@ -692,27 +692,27 @@ select task_id from flotilla.task task
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
 update flotilla.bulk
-set revision = revision + 1, last_write = $1, cursor_id = $2,
-  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $6) and task.name = $7),
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $5) and task.name = $6),
   last_update = now_ms()
-where bulk_id = $8 and revision = $9 and state = 'running'
--- values: ["write-1","task-1","{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1",2]
+where bulk_id = $7 and revision = $8 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1",2]
 
 insert into flotilla.task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, case when task.flow_version is null then $2
     else '{"version":' || cast(cast($3 as integer) as text) || $4 end
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($5::text[], $6::text[], $7::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $8) and task.name = $9 and exists (select 1 from flotilla.bulk where bulk_id = $10 and last_write = $11 and batch is not null)
--- values: ["resume","{\"request\":\"bulk-1\"}",3,",\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $8) and task.name = $9 and exists (select 1 from flotilla.bulk where bulk_id = $10 and batch is not null)
+-- values: ["resume","{\"request\":\"bulk-1\"}",3,",\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1"]
 
 update flotilla.task
 set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end,
   set_aside = null, set_aside_version = null, last_update = now_ms(), wake = wake + 1
   , flow_version = $1
 from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
-where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $5) and flotilla.task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and last_write = $8 and batch is not null)
--- values: [3,"{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1","write-1"]
+where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > $5) and flotilla.task.name = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null)
+-- values: [3,"{\"task-1\"}","{\"pending\"}","{2}",3,"mail","bulk-1"]
 
 update flotilla.bulk
 set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
@@ -722,8 +722,8 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   ),
   skipped = skipped + cast($11 as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = $12 and last_write = $13 and batch is not null
--- values: ["{\"task-1\"}","{\"pending\"}","{2}",3,"mail","{\"task-1\"}","{\"pending\"}","{2}",3,"mail",1,"bulk-1","write-1"]
+where bulk_id = $12 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}",3,"mail","{\"task-1\"}","{\"pending\"}","{2}",3,"mail",1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3

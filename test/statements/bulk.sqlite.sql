@@ -111,24 +111,24 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, ?
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null) and cancel_requested = 0
--- values: ["cancel_requested","{\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null) and cancel_requested = 0
+-- values: ["cancel_requested","{\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, ?
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null) and status = 'pending' and flow_version is not null and parked = 6
--- values: ["given_up","{\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null) and status = 'pending' and flow_version is not null and parked = 6
+-- values: ["given_up","{\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
     update flotilla_task set
 cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
@@ -139,8 +139,8 @@ run_at = case when flow_version is not null and status = 'pending' and run_at > 
 parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
   then case when limited = 1 then 4 else 0 end else parked end
     from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
-    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 select task_id from flotilla_task task where task_id in (
     select child.task_id from (select value ->> 0 as task_id from jsonb_each(?)) parent
@@ -151,8 +151,8 @@ select task_id from flotilla_task task where task_id in (
       and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
     join flotilla_task task on task.task_id = wanted.task_id
     where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-      and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null))) order by task_id
--- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1","write-1"]
+      and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null))) order by task_id
+-- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1"]
 
   insert into flotilla_task_event (task_id, seq, type)
   select task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla_task task
@@ -165,8 +165,8 @@ where child.parent_id = parent.task_id and child.status in ('pending', 'claimed'
   and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
 join flotilla_task task on task.task_id = wanted.task_id
 where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-  and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)))
--- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1","write-1"]
+  and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)))
+-- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1"]
 
     update flotilla_task
     set
@@ -186,8 +186,8 @@ parked = case when flow_version is not null and status = 'pending' and parked in
     and parent.task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
   join flotilla_task task on task.task_id = wanted.task_id
   where task.status = 'cancelled' and task.claim_token = wanted.token + 1
-    and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)))
--- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1","write-1"]
+    and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)))
+-- values: ["[[\"task-1\"]]","[[\"task-1\",\"pending\",2]]","bulk-1"]
 
 select task_id from flotilla_task task where rowid in (
     select (select rowid from flotilla_task task where task.task_id = named.id)
@@ -275,8 +275,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -294,12 +294,12 @@ select task_id from flotilla_task task
 -- values: ["[]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[]","mail","bulk-1",2]
+-- values: ["task-1","[]","mail","bulk-1",2]
 
 update flotilla_bulk
 set done = done + batch - (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
@@ -309,8 +309,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
 
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[]","mail","[]","mail",0,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[]","mail","[]","mail",0,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -334,22 +334,22 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, ? || cast(task.claim_token + 1 as text) || '}'
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["retried","{\"request\":\"bulk-1\",\"token\":","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["retried","{\"request\":\"bulk-1\",\"token\":","[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 delete from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)) and (part = '' or part >= 'A') and kind = 'failed'
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)) and (part = '' or part >= 'A') and kind = 'failed'
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
     update flotilla_task set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -360,8 +360,8 @@ cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor i
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
 error = null, progress = null, progress_token = claim_token + 1
     from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
-    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 update flotilla_task set wake = wake + 1
       where rowid in (
@@ -406,8 +406,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -434,22 +434,22 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, ? || cast(task.claim_token + 1 as text) || '}'
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["retried","{\"request\":\"bulk-1\",\"token\":","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["retried","{\"request\":\"bulk-1\",\"token\":","[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 delete from flotilla_step_journal where owner_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
-    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)) and (part = '' or part >= 'A')
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)) and (part = '' or part >= 'A')
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
     update flotilla_task set
 status = 'pending', retry_count = 0, snoozes = 0, deaths = 0, cancel_requested = 0,
@@ -460,8 +460,8 @@ cursor = case when coalesce(flow_version, 0) = 0 or (intent is null and cursor i
 then cursor else coalesce(stopped_at, cursor) end, intent = null, waiting = null,
 error = null, progress = null, progress_token = claim_token + 1 , task_version = null, begun_version = null
     from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
-    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+    where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 update flotilla_task set wake = wake + 1
       where rowid in (
@@ -506,8 +506,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -525,21 +525,21 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 delete from flotilla_task where rowid in (
       select flotilla_task.rowid from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
       join flotilla_task on flotilla_task.task_id = wanted.task_id
-      where flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null) and created_at < now_ms() - ? and last_update < now_ms() - ? and (dependents = 0 or not exists (
+      where flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null) and created_at < now_ms() - ? and last_update < now_ms() - ? and (dependents = 0 or not exists (
   select 1 from flotilla_task_dependency wait where wait.dependency_id = flotilla_task.task_id
     and (select waiter.status from flotilla_task waiter where waiter.task_id = wait.dependent_id)
       in ('pending', 'claimed'))))
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1",60000,60000]
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1",60000,60000]
 
 delete from flotilla_task_event where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
     where not exists (select 1 from flotilla_task task where task.task_id = wanted.task_id))
@@ -569,8 +569,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -588,20 +588,20 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 insert into flotilla_task_signal (task_id, signal_id, seq, name, payload)
 select task.task_id, ?, (select coalesce(max(seq), 0) + 1 from flotilla_task_signal past where past.task_id = task.task_id), ?,
   ?
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-    where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null) and not exists (select 1 from flotilla_task_signal past where past.task_id = task.task_id and past.signal_id = ?)
+    where task.status = wanted.seen_status and task.claim_token = wanted.token and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null) and not exists (select 1 from flotilla_task_signal past where past.task_id = task.task_id and past.signal_id = ?)
   and (select count(*) from flotilla_task_signal past where past.task_id = task.task_id and past.taken = 0) < ?
--- values: ["bulk-1","paid","{}","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1","bulk-1",1000]
+-- values: ["bulk-1","paid","{}","[[\"task-1\",\"pending\",2]]","mail","bulk-1","bulk-1",1000]
 
   update flotilla_task
   set wake = wake + 1,
@@ -611,8 +611,8 @@ from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as 
   where task_id in (select task.task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
 on task.task_id = wanted.task_id
 where exists (select 1 from flotilla_task_signal sent
-where sent.task_id = task.task_id and sent.signal_id = ?) and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null))
--- values: ["[[\"task-1\",\"pending\",2]]","bulk-1","bulk-1","write-1"]
+where sent.task_id = task.task_id and sent.signal_id = ?) and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null))
+-- values: ["[[\"task-1\",\"pending\",2]]","bulk-1","bulk-1"]
 
 update flotilla_bulk
 set done = done + batch - (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
@@ -624,8 +624,8 @@ where sent.task_id = task.task_id and sent.signal_id = ?)), refused = refused + 
 where sent.task_id = task.task_id and sent.signal_id = ?)),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -643,27 +643,27 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]","mail","bulk-1",2]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, case when task.flow_version is null then ?
     else '{"version":' || cast(task.flow_version as text) || ? end
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["resume","{\"request\":\"bulk-1\"}",",\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and parked = 6 and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["resume","{\"request\":\"bulk-1\"}",",\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 update flotilla_task
 set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end,
   set_aside = null, set_aside_version = null, last_update = now_ms(), wake = wake + 1
 
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
-where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and parked = 6 and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1","write-1"]
+where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and parked = 6 and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","bulk-1"]
 
 update flotilla_bulk
 set done = done + batch - (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
@@ -673,8 +673,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]","mail","[[\"task-1\",\"pending\",2]]","mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?
@@ -692,27 +692,27 @@ select task_id from flotilla_task task
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
 update flotilla_bulk
-set revision = revision + 1, last_write = ?, cursor_id = ?,
+set revision = revision + 1, cursor_id = ?,
   batch = (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
     on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > ?) and task.name = ?),
   last_update = now_ms()
 where bulk_id = ? and revision = ? and state = 'running'
--- values: ["write-1","task-1","[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1",2]
+-- values: ["task-1","[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1",2]
 
 insert into flotilla_task_event (task_id, seq, type, detail)
 select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla_task_event past where past.task_id = task.task_id), ?, case when task.flow_version is null then ?
     else '{"version":' || cast(cast(? as integer) as text) || ? end
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task on task.task_id = wanted.task_id
-where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > ?) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: ["resume","{\"request\":\"bulk-1\"}",3,",\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1","write-1"]
+where task.status = wanted.seen_status and task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > ?) and task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: ["resume","{\"request\":\"bulk-1\"}",3,",\"request\":\"bulk-1\"}","[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1"]
 
 update flotilla_task
 set parked = case when parked = 6 then case when limited = 1 then 4 else 0 end else parked end,
   set_aside = null, set_aside_version = null, last_update = now_ms(), wake = wake + 1
   , flow_version = ?
 from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
-where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > ?) and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and last_write = ? and batch is not null)
--- values: [3,"[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1","write-1"]
+where flotilla_task.task_id = wanted.task_id and flotilla_task.status = wanted.seen_status and flotilla_task.claim_token = wanted.token and flow_version is not null and (parked = 6 or flow_version > ?) and flotilla_task.name = ? and exists (select 1 from flotilla_bulk where bulk_id = ? and batch is not null)
+-- values: [3,"[[\"task-1\",\"pending\",2]]",3,"mail","bulk-1"]
 
 update flotilla_bulk
 set done = done + batch - (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
@@ -722,8 +722,8 @@ set done = done + batch - (select count(*) from (select value ->> 0 as task_id, 
   ),
   skipped = skipped + cast(? as integer) - batch, batch = null
   , state = 'done'
-where bulk_id = ? and last_write = ? and batch is not null
--- values: ["[[\"task-1\",\"pending\",2]]",3,"mail","[[\"task-1\",\"pending\",2]]",3,"mail",1,"bulk-1","write-1"]
+where bulk_id = ? and batch is not null
+-- values: ["[[\"task-1\",\"pending\",2]]",3,"mail","[[\"task-1\",\"pending\",2]]",3,"mail",1,"bulk-1"]
 
 update flotilla_audit set count = cast(? as bigint) + cast((select done from flotilla_bulk where bulk_id = ?) as bigint)
 where id = ?

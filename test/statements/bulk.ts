@@ -27,7 +27,6 @@ const bulk: StoredBulk = {
 };
 const write = {
   bulk,
-  writeId: "write-1",
   seen: [{ taskId: "task-1", status: "pending", token: 2 }],
   lastTaskId: "task-1",
   isLast: true,

@@ -80,22 +80,22 @@ order by schedule_id
 -- values: ["",11,10,1048576]
 
 -- src/schedules/sql.ts: listFirings
-select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+select made.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
   task.created_at, task.last_update, task.retry_count
 from (select link.to_id from flotilla.link link
   where link.from_id = $1 and link.what = 'schedule'
-  order by link.to_id desc limit cast($2 as integer)) link
-left join flotilla.task task on task.task_id = link.to_id
-order by link.to_id desc
+  order by link.to_id desc limit cast($2 as integer)) made
+left join flotilla.task task on task.task_id = made.to_id
+order by made.to_id desc
 -- values: ["nightly",51]
 
-select link.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
+select made.to_id as task_id, task.name, task.tenant, task.status, task.scheduled_at,
   task.created_at, task.last_update, task.retry_count
 from (select link.to_id from flotilla.link link
   where link.from_id = $1 and link.what = 'schedule' and link.to_id < $2
-  order by link.to_id desc limit cast($3 as integer)) link
-left join flotilla.task task on task.task_id = link.to_id
-order by link.to_id desc
+  order by link.to_id desc limit cast($3 as integer)) made
+left join flotilla.task task on task.task_id = made.to_id
+order by made.to_id desc
 -- values: ["nightly","task-9",51]
 
 -- src/schedules/sql.ts: pauseSchedule

@@ -330,7 +330,7 @@ select
     select 1 from (select name collate "C" as name from unnest($3::text[]) as each_row (name)) wanted where (select task_id from flotilla.task task
       where task.name = wanted.name and task.status = 'pending' and parked = 4 and deaths >= 2
       order by created_at, task_id limit 1) is not null) as alone,
-  (select pauses from flotilla.pod where pod_id = $4) as pauses
+  (select pauses from flotilla.pod where pod_id = $4) as pauses, now_ms() as now
 -- values: ["{\"mail\"}","{\"mail\"}","{\"mail\"}","pod-1"]
 
 -- src/tasks/sql/claim.ts: claimTasks
@@ -351,15 +351,15 @@ select
     and exists (select 1 from flotilla.pod where pod_id = $8 and claim_floor < $9
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -394,21 +394,21 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla.pod where pod_id = $32 and claim_floor < $33
       and pauses = $34 for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested
+run_seq, cancel_requested, last_update
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested from flotilla.task
+  run_seq, cancel_requested, last_update from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","{\"task-9\"}",3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,"order",1,100,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -431,15 +431,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and not exists (select 1 from flotilla.pod other
   where other.waiting = 1 and other.status = 'up' and other.pod_id <> $10
     and (replace(other.metadata, $11, '') <> other.metadata or replace(other.metadata, $12, '') <> other.metadata))
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -464,16 +464,16 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla.step_journal stored
   where stored.owner_id = flotilla.task.task_id and stored.part = '') then 1 else 0 end as has_steps
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -528,15 +528,15 @@ order by priority, name limit cast($2 as integer)
     and exists (select 1 from flotilla.pod where pod_id = $10 and claim_floor < $11
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -569,21 +569,21 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla.pod where pod_id = $27 and claim_floor < $28
       and pauses = $29 for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested
+run_seq, cancel_requested, last_update
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested from flotilla.task
+  run_seq, cancel_requested, last_update from flotilla.task
         where claimed_by = $1 and claim_call = $2 and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail",0,"{\"task-9\"}",10,3,"pod-1",5,"mail","order",1,"order",2,"{\"task-9\"}",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -605,15 +605,15 @@ and flow_version is null and (name <> $1 or coalesce(task_version, 0) <= $2) and
     and exists (select 1 from flotilla.pod where pod_id = $6 and claim_floor < $7
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -629,15 +629,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla.pod where pod_id = $3 and claim_floor < $4
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -843,15 +843,15 @@ select count(*) from (
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -889,15 +889,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -978,15 +978,15 @@ select count(*) from (
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
        for key share)
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -1366,7 +1366,7 @@ delete from flotilla.task_dependency where dependent_id in (select 'task-1')
 
 -- src/tasks/sql/finish.ts: finishTasks
 update flotilla.task
-set status = 'completed', result = done.result, started_at = coalesce(done.started_at, flotilla.task.started_at), claim_call = null, last_update = now_ms()
+set status = 'completed', result = done.result, started_at = done.started_at, claim_call = null, last_update = now_ms()
 from (select task_id collate "C" as task_id, token, result collate "C" as result, started_at from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[]) as each_row (task_id, token, result, started_at)) done
 where flotilla.task.task_id = done.task_id
   and flotilla.task.claim_token = done.token
@@ -2324,12 +2324,12 @@ from (
   select wait.dependency_id as task_id, wait.place, dependency.name, dependency.status,
     dependency.tenant, dependency.claimed_by,
     case when dependency.parent_id = $1 then 1 else 0 end as is_child
-  from (select dependency_id, place from flotilla.task_dependency
-    where dependent_id = $2 limit cast($3 as integer)) wait
-  left join flotilla.task dependency on dependency.task_id = wait.dependency_id) known
+  from flotilla.task_dependency wait
+  left join flotilla.task dependency on dependency.task_id = wait.dependency_id
+  where wait.dependent_id = $2) known
 order by case when status in ('failed', 'cancelled') then 0
-when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end, place, task_id limit cast($4 as integer)
--- values: ["task-1","task-1",10000,100]
+when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end, place, task_id limit cast($3 as integer)
+-- values: ["task-1","task-1",100]
 
 -- src/tasks/sql/why.ts: readSlotHolders
 select task_id, name, tenant, claimed_by, since_at from (
@@ -2345,7 +2345,7 @@ select task_id, name, tenant, claimed_by, since_at from (
 order by since_at, task_id limit cast($4 as integer)
 -- values: ["acme","acme",1000,20]
 
--- src/tasks/sql/why.ts: countHeld
+-- src/tasks/sql/why.ts: countHeldBy
 select pod.pod_id, (select count(*) from (
   select 1 from flotilla.task task
   where task.status = 'claimed' and task.claimed_by = pod.pod_id
@@ -2998,34 +2998,6 @@ select name, count(*) from (
   select name from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($2 as integer)) set_aside
 group by name
 -- values: [10000,10000]
-
--- src/tasks/sql/filter.ts: filteredColumns
-task_id, name, tenant, status, claim_token, parked, cancel_requested,
-  flow_version, cursor, created_at, last_update
-
--- src/tasks/sql/filter.ts: filterConditions
-name = $1
--- values: ["mail"]
-
-status = $1
--- values: ["pending"]
-
-tenant = $1
--- values: ["acme"]
-
-cursor = $1
--- values: ["charge"]
-
-status = 'pending' and parked = 6
-
-task_id >= $1
--- values: ["task-1"]
-
-task_id <= $1
--- values: ["task-9"]
-
-task.name = $1
--- values: ["mail"]
 
 -- src/tasks/sql/inspect.ts: anyVersion
 , task_version = null, begun_version = null

@@ -328,7 +328,7 @@ select
     select 1 from (select value ->> 0 as name from jsonb_each(?)) wanted where (select task_id from flotilla_task task
       where task.name = wanted.name and task.status = 'pending' and parked = 4 and deaths >= 2
       order by created_at, task_id limit 1) is not null) as alone,
-  (select pauses from flotilla_pod where pod_id = ?) as pauses
+  (select pauses from flotilla_pod where pod_id = ?) as pauses, now_ms() as now
 -- values: ["[[\"mail\"]]","[[\"mail\"]]","[[\"mail\"]]","pod-1"]
 
 -- src/tasks/sql/claim.ts: claimTasks
@@ -349,15 +349,15 @@ select
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -392,21 +392,21 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested
+run_seq, cancel_requested, last_update
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested from flotilla_task
+  run_seq, cancel_requested, last_update from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail","[[\"task-9\"]]",3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,"order",1,100,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -429,15 +429,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and not exists (select 1 from flotilla_pod other
   where other.waiting = 1 and other.status = 'up' and other.pod_id <> ?
     and (replace(other.metadata, ?, '') <> other.metadata or replace(other.metadata, ?, '') <> other.metadata))
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -462,16 +462,16 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, task_version, begun_version, case when exists (select 1 from flotilla_step_journal stored
   where stored.owner_id = flotilla_task.task_id and stored.part = '') then 1 else 0 end as has_steps
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -526,15 +526,15 @@ order by priority, name limit cast(? as integer)
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -567,21 +567,21 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
       and pauses = ? )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-run_seq, cancel_requested
+run_seq, cancel_requested, last_update
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
   nullif(limited, 0) as limited, tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested from flotilla_task
+  run_seq, cancel_requested, last_update from flotilla_task
         where claimed_by = ? and claim_call = ? and status = 'claimed'
 -- values: ["pod-1",5,"order","order",100,"mail",0,"[[\"task-9\"]]",10,3,"pod-1",5,"mail","order",1,"order",2,"[[\"task-9\"]]",10,2,"pod-1",5,"order",10,"pod-1",5,"pod-1",5,4]
 
@@ -603,15 +603,15 @@ and flow_version is null and (name <> ? or coalesce(task_version, 0) <= ?) and (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -627,15 +627,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -841,15 +841,15 @@ select count(*) from (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -887,15 +887,15 @@ select task_id, name, payload, claim_token, created_at, last_update, max_attempt
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -976,15 +976,15 @@ select count(*) from (
     and exists (select 1 from flotilla_pod where pod_id = ? and claim_floor < ?
        )
 
-  returning task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+  returning task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
 nullif(priority, 0) as priority, nullif(wake, 0) as wake,
 nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
 nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
 nullif(limited, 0) as limited
 -- instead of returning:
-select task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+select task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -1364,7 +1364,7 @@ delete from flotilla_task_dependency where dependent_id in (select 'task-1')
 
 -- src/tasks/sql/finish.ts: finishTasks
 update flotilla_task
-set status = 'completed', result = done.result, started_at = coalesce(done.started_at, flotilla_task.started_at), claim_call = null, last_update = now_ms()
+set status = 'completed', result = done.result, started_at = done.started_at, claim_call = null, last_update = now_ms()
 from (select value ->> 0 as task_id, value ->> 1 as token, value ->> 2 as result, value ->> 3 as started_at from jsonb_each(?)) done
 where flotilla_task.task_id = done.task_id
   and flotilla_task.claim_token = done.token
@@ -2312,12 +2312,12 @@ from (
   select wait.dependency_id as task_id, wait.place, dependency.name, dependency.status,
     dependency.tenant, dependency.claimed_by,
     case when dependency.parent_id = ? then 1 else 0 end as is_child
-  from (select dependency_id, place from flotilla_task_dependency
-    where dependent_id = ? limit cast(? as integer)) wait
-  left join flotilla_task dependency on dependency.task_id = wait.dependency_id) known
+  from flotilla_task_dependency wait
+  left join flotilla_task dependency on dependency.task_id = wait.dependency_id
+  where wait.dependent_id = ?) known
 order by case when status in ('failed', 'cancelled') then 0
 when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 end, place, task_id limit cast(? as integer)
--- values: ["task-1","task-1",10000,100]
+-- values: ["task-1","task-1",100]
 
 -- src/tasks/sql/why.ts: readSlotHolders
 select task_id, name, tenant, claimed_by, since_at from (
@@ -2333,7 +2333,7 @@ select task_id, name, tenant, claimed_by, since_at from (
 order by since_at, task_id limit cast(? as integer)
 -- values: ["acme","acme",1000,20]
 
--- src/tasks/sql/why.ts: countHeld
+-- src/tasks/sql/why.ts: countHeldBy
 select pod.pod_id, (select count(*) from (
   select 1 from flotilla_task task
   where task.status = 'claimed' and task.claimed_by = pod.pod_id
@@ -2986,34 +2986,6 @@ select name, count(*) from (
   select name from flotilla_task where status = 'pending' and parked = 6 order by name limit cast(? as integer)) set_aside
 group by name
 -- values: [10000,10000]
-
--- src/tasks/sql/filter.ts: filteredColumns
-task_id, name, tenant, status, claim_token, parked, cancel_requested,
-  flow_version, cursor, created_at, last_update
-
--- src/tasks/sql/filter.ts: filterConditions
-name = ?
--- values: ["mail"]
-
-status = ?
--- values: ["pending"]
-
-tenant = ?
--- values: ["acme"]
-
-cursor = ?
--- values: ["charge"]
-
-status = 'pending' and parked = 6
-
-task_id >= ?
--- values: ["task-1"]
-
-task_id <= ?
--- values: ["task-9"]
-
-task.name = ?
--- values: ["mail"]
 
 -- src/tasks/sql/inspect.ts: anyVersion
 , task_version = null, begun_version = null

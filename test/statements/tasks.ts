@@ -3,7 +3,6 @@ import * as claim from "../../src/tasks/sql/claim.ts";
 import * as concurrency from "../../src/tasks/sql/concurrency.ts";
 import * as dependencies from "../../src/tasks/sql/dependencies.ts";
 import * as enqueue from "../../src/tasks/sql/enqueue.ts";
-import * as filter from "../../src/tasks/sql/filter.ts";
 import * as finish from "../../src/tasks/sql/finish.ts";
 import * as inspect from "../../src/tasks/sql/inspect.ts";
 import * as list from "../../src/tasks/sql/list.ts";
@@ -351,7 +350,7 @@ export const taskStatements: RoomStatements = {
       why.readSlotHolders("key/mail/acme", 20),
       why.readSlotHolders("tenant/acme", 20),
     ],
-    countHeld: () => why.countHeld(["pod-1"], 10_000),
+    countHeldBy: () => why.countHeldBy(["pod-1"], 10_000),
     countAhead: () => [
       why.countAhead(inQueue, 10_000),
       why.countAhead({ ...inQueue, deaths: 2 }, 10_000),
@@ -443,20 +442,6 @@ export const taskStatements: RoomStatements = {
     ],
     countNewest: () => list.countNewest(10_000),
     countHeld: () => list.countHeld(10_000),
-  }),
-  "src/tasks/sql/filter.ts": sqlFile(filter, {
-    filterConditions: () => [
-      ...filter.filterConditions({
-        name: "mail",
-        status: "pending",
-        tenant: "acme",
-        at: "charge",
-        setAside: true,
-        from: "task-1",
-        to: "task-9",
-      }),
-      ...filter.filterConditions({ name: "mail" }, sql`task.`),
-    ],
   }),
   "src/tasks/sql/inspect.ts": sqlFile(inspect, {
     requestCancel: () => inspect.requestCancel(sql`true`),

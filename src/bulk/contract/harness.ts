@@ -31,7 +31,7 @@ export async function openBulks(kind: StoreKind) {
     audit: createAudit(parts),
 
     lead: (through: Database = database, leads?: () => boolean) =>
-      createBulkLeader({ database: through, clock, random, ids, ...(leads && { leads }) }),
+      createBulkLeader({ database: through, clock, random, ...(leads && { leads }) }),
 
     /** Stores tasks in a state, as they would be an hour after. Their ids are in order. */
     async stored(name: string, count: number, status: TaskStatus = "pending", tenant = "default") {

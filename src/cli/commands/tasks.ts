@@ -275,7 +275,7 @@ function facts(task: Task): [string, string][] {
     ...(task.scheduledAtMs === null
       ? []
       : [["scheduled for", time(task.scheduledAtMs)] as [string, string]]),
-    ...(task.startedAtMs === null ? [] : [["started", time(task.startedAtMs)] as [string, string]]),
+    ...(task.startedAtMs == null ? [] : [["started", time(task.startedAtMs)] as [string, string]]),
     ["failures", `${task.failures}${maxAttempts === null ? "" : ` of ${maxAttempts} attempts`}`],
     ...(deaths > 0 ? [["deaths", String(deaths)] as [string, string]] : []),
     ...(task.status === "claimed"

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import {
-  boundedCount,
+  boundedText,
   bytesText,
   counted,
   countText,
@@ -42,7 +42,7 @@ test("the exact time has the date, the milliseconds and the zone", () => {
 
 test("a count says where the store has stopped counting", () => {
   expect([countText(9_999), countText(10_000)]).toEqual(["9,999", "10,000+"]);
-  expect([boundedCount(1, "task"), boundedCount(12_000, "task")]).toEqual([
+  expect([boundedText(1, "task"), boundedText(12_000, "task")]).toEqual([
     "1 task",
     "12,000+ tasks",
   ]);

@@ -49,7 +49,7 @@ export function countText(count: number): string {
 }
 
 /** The same with what is counted. */
-export function boundedCount(count: number, one: string): string {
+export function boundedText(count: number, one: string): string {
   return `${countText(count)} ${count === 1 ? one : `${one}s`}`;
 }
 

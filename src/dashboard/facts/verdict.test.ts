@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { DepthFacts, ErrorGroupPage, HomeFacts, PodFacts, RedriveFacts } from "../api.ts";
+import type { DepthFacts, ErrorGroupPage, HomeFacts, ShownPod, RedriveFacts } from "../api.ts";
 import { type FleetFacts, leaderAmong, verdictOf } from "./verdict.ts";
 
 const nowMs = 1_763_414_400_000;
@@ -21,7 +21,7 @@ const pod = (podId: string, more: object = {}) =>
     state: null,
     metadata: { names: ["mail"] },
     ...more,
-  }) as unknown as PodFacts;
+  }) as unknown as ShownPod;
 const depth = (of: Record<string, object>) =>
   Object.fromEntries(
     Object.entries(of).map(([name, more]) => [
@@ -29,7 +29,12 @@ const depth = (of: Record<string, object>) =>
       { ...counts, oldestMs: 0, paused: false, ...more },
     ]),
   ) as DepthFacts;
-const none = { groups: [], count: 0, tasks: 0 } as ErrorGroupPage;
+const none: ErrorGroupPage = {
+  groups: [],
+  count: 0,
+  tasks: 0,
+  ignored: { groups: 0, tasks: 0 },
+};
 const facts = (more: Partial<FleetFacts> = {}): FleetFacts => ({
   home: home(),
   depth: {},

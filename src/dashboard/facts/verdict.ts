@@ -1,5 +1,5 @@
-import type { DepthFacts, ErrorGroupPage, HomeFacts, PodFacts, RedriveFacts } from "../api.ts";
-import { boundedCount, counted, countText, durationText, relativeText } from "./spans.ts";
+import type { DepthFacts, ErrorGroupPage, HomeFacts, ShownPod, RedriveFacts } from "../api.ts";
+import { boundedText, counted, countText, durationText, relativeText } from "./spans.ts";
 
 /** The state of the fleet in one sentence, and what a person has to look at. */
 export type FleetVerdict = {
@@ -25,7 +25,7 @@ export type FleetFacts = {
   readonly home: HomeFacts;
   /** Undefined where the caller may not see it, as one of a single tenant. */
   readonly depth?: DepthFacts | undefined;
-  readonly pods?: readonly PodFacts[] | undefined;
+  readonly pods?: readonly ShownPod[] | undefined;
   readonly groups?: ErrorGroupPage | undefined;
   readonly redrives?: readonly RedriveFacts[] | undefined;
 };
@@ -55,7 +55,7 @@ function wellSentence({ home, pods }: FleetFacts): string {
   const { running, ready } = home.overview.tasks;
   const up = pods.filter(({ status }) => status === "up").length;
   if (up === 0) return "All is quiet: no pod is up, and nothing waits.";
-  const work = running === 0 ? "nothing runs" : `${boundedCount(running, "task")} running`;
+  const work = running === 0 ? "nothing runs" : `${boundedText(running, "task")} running`;
   const waits = ready === 0 ? "none waiting for a slot" : `${countText(ready)} ready to run`;
   return `All is well: ${counted(up, "pod")} up, ${work}, ${waits}.`;
 }
@@ -82,7 +82,7 @@ function podNeeds({ pods, depth, home }: FleetFacts): Need[] {
     needs.push({
       key: "no pods",
       tone: "wrong",
-      text: `No pod is up, and ${boundedCount(waiting, "task")} could run`,
+      text: `No pod is up, and ${boundedText(waiting, "task")} could run`,
       advice: "start one with `flotilla work` or `flotilla serve`",
       to: "/pods",
     });
@@ -119,14 +119,14 @@ function nameNeeds({ depth, pods }: FleetFacts): Need[] {
       needs.push({
         ...seen,
         tone: "warn",
-        text: `${name} is paused with ${boundedCount(ready, "task")} ready`,
+        text: `${name} is paused with ${boundedText(ready, "task")} ready`,
         advice: `\`flotilla resume ${name}\` lets pods claim it again`,
       });
     else if (up.length > 0 && !handled.has(name))
       needs.push({
         ...seen,
         tone: "wrong",
-        text: `No pod has a handler for ${name}, and ${boundedCount(ready, "task")} ${ready === 1 ? "waits" : "wait"} for one`,
+        text: `No pod has a handler for ${name}, and ${boundedText(ready, "task")} ${ready === 1 ? "waits" : "wait"} for one`,
         advice: "deploy a pod that has it in `use`",
       });
     else if (up.length > 0 && oldestMs >= longWaitMs)
@@ -160,7 +160,7 @@ function runNeeds({ home: { overview } }: FleetFacts): Need[] {
     {
       key: "runs set aside",
       tone: "wrong",
-      text: `${boundedCount(aside, "run")} set aside until resumed`,
+      text: `${boundedText(aside, "run")} set aside until resumed`,
       advice: "`flotilla flows` says why",
       to: "/tasks",
       search: { status: "pending" },
@@ -183,13 +183,13 @@ function failureNeeds({ groups }: FleetFacts): Need[] {
 }
 
 /** The names that a pod has handlers for. */
-export function namesIn(metadata: PodFacts["metadata"]): string[] {
+export function namesIn(metadata: ShownPod["metadata"]): string[] {
   const { names } = metadata;
   return Array.isArray(names) ? names.filter((each) => typeof each === "string") : [];
 }
 
 /** The pod that leads: the oldest that is up. */
-export function leaderAmong(pods: readonly PodFacts[]): string | undefined {
+export function leaderAmong(pods: readonly ShownPod[]): string | undefined {
   const up = pods.filter(({ status }) => status === "up");
   return up.toSorted((a, b) => a.birthMs - b.birthMs || (a.podId < b.podId ? -1 : 1))[0]?.podId;
 }

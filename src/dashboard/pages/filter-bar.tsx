@@ -1,6 +1,6 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useId, useState } from "react";
-import { api, type TaskFilter } from "../api.ts";
+import { api, type TaskQuery } from "../api.ts";
 import { useLive, useSeesAll } from "../live.ts";
 
 const statuses = [
@@ -13,7 +13,7 @@ const statuses = [
 ] as const;
 
 /** What the list shows. Every choice is in the address, so that back and reload keep it. */
-export function FilterBar({ filter }: { filter: TaskFilter }) {
+export function FilterBar({ filter }: { filter: TaskQuery }) {
   const navigate = useNavigate();
   const seesAll = useSeesAll();
   const depth = useLive(["depth"], api.depth, { isOff: !seesAll });
@@ -23,9 +23,9 @@ export function FilterBar({ filter }: { filter: TaskFilter }) {
   useEffect(() => setName(filter.name ?? ""), [filter.name]);
   useEffect(() => setTenant(filter.tenant ?? ""), [filter.tenant]);
 
-  const apply = (change: TaskFilter) => {
+  const apply = (change: TaskQuery) => {
     const next = { name: name.trim(), tenant: tenant.trim(), status: filter.status, ...change };
-    const search: TaskFilter = {
+    const search: TaskQuery = {
       ...(next.name !== "" && { name: next.name }),
       ...(next.status !== undefined && { status: next.status }),
       ...(next.tenant !== "" && { tenant: next.tenant }),
@@ -68,7 +68,7 @@ export function FilterBar({ filter }: { filter: TaskFilter }) {
         aria-label="Status"
         value={filter.status ?? ""}
         onChange={(event) =>
-          apply({ status: (event.target.value || undefined) as TaskFilter["status"] })
+          apply({ status: (event.target.value || undefined) as TaskQuery["status"] })
         }
       >
         {statuses.map(([value, text]) => (

@@ -1,4 +1,4 @@
-import { api, type PodFacts } from "../api.ts";
+import { api, type ShownPod } from "../api.ts";
 import { counted } from "../facts/spans.ts";
 import { leaderAmong, namesIn } from "../facts/verdict.ts";
 import { visibleLine } from "../facts/visible.ts";
@@ -46,7 +46,7 @@ export function PodsPage() {
   );
 }
 
-function PodTable({ pods, leader }: { pods: readonly PodFacts[]; leader: string | undefined }) {
+function PodTable({ pods, leader }: { pods: readonly ShownPod[]; leader: string | undefined }) {
   const rows = pods.toSorted(
     (a, b) => Number(a.status === "down") - Number(b.status === "down") || a.birthMs - b.birthMs,
   );
@@ -80,7 +80,7 @@ function PodTable({ pods, leader }: { pods: readonly PodFacts[]; leader: string 
   );
 }
 
-function PodRow({ pod, isLeader }: { pod: PodFacts; isLeader: boolean }) {
+function PodRow({ pod, isLeader }: { pod: ShownPod; isLeader: boolean }) {
   const { podId, status, state, metadata, birthMs, lastHeartbeatMs } = pod;
   const isUp = status === "up";
   return (
@@ -97,7 +97,7 @@ function PodRow({ pod, isLeader }: { pod: PodFacts; isLeader: boolean }) {
       </td>
       <td className="number">{isUp && state ? state.holds : "–"}</td>
       <td>
-        {isUp && state?.reasons.length === 0 && <span className="soft">it takes every task</span>}
+        {isUp && !state?.reasons.length && <span className="soft">it takes every task</span>}
         {isUp &&
           state?.reasons.map(({ code, text }) => (
             <Badge key={code} tone={code === "full" ? "plain" : "warn"}>
@@ -119,7 +119,7 @@ function PodRow({ pod, isLeader }: { pod: PodFacts; isLeader: boolean }) {
 }
 
 /** Its tasks and flows, with the versions that they have. */
-function NamesOf({ metadata }: { metadata: PodFacts["metadata"] }) {
+function NamesOf({ metadata }: { metadata: ShownPod["metadata"] }) {
   const names = namesIn(metadata);
   const versions = { ...recordIn(metadata["versions"]), ...recordIn(metadata["flows"]) };
   return (
@@ -141,7 +141,7 @@ function recordIn(value: unknown): Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }
 
-function whereOf({ host, pid }: PodFacts["metadata"]): string {
+function whereOf({ host, pid }: ShownPod["metadata"]): string {
   const shown = (value: unknown) =>
     typeof value === "string" || typeof value === "number" ? visibleLine(String(value), 60) : "?";
   return `${shown(host)}, process ${shown(pid)}`;

@@ -15,8 +15,13 @@ import { WaterfallChart } from "./waterfall-chart.tsx";
 /** What happened to one task, and what may be done about it. */
 export function OneTaskPage() {
   const { taskId } = useParams({ from: "/tasks/$taskId" });
-  const found = useLive(["task", taskId], (signal) => api.task(taskId, signal));
-  const steps = useLive(["steps", taskId], (signal) => api.steps(taskId, signal));
+  const isEnded = ({ task: { status } }: TaskWhole) => status !== "pending" && status !== "claimed";
+  const found = useLive(["task", taskId], (signal) => api.task(taskId, signal), {
+    isSettled: isEnded,
+  });
+  const steps = useLive(["steps", taskId], (signal) => api.steps(taskId, signal), {
+    isSettled: () => found.data !== undefined && isEnded(found.data),
+  });
   const name = found.data?.task.name;
   return (
     <>
@@ -51,7 +56,7 @@ function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFact
           </span>
         )}
       </p>
-      <WaterfallChart task={task} events={events} />
+      <WaterfallChart task={task} events={events} isCut={whole.next !== null} />
       <div className="columns">
         <div>
           {"error" in task && task.error && <ErrorBlock error={task.error} />}

@@ -49,7 +49,13 @@ export function TasksPage() {
       <FilterBar filter={filter} />
       <Ready of={{ data: rows, error: list.error, refetch: list.refetch }} what="tasks">
         {(tasks) =>
-          tasks.length === 0 ? (
+          tasks.length === 0 && list.hasNextPage ? (
+            <NoneSoFar
+              lookedBackToMs={lookedBackTo(list.data?.pages.at(-1))}
+              isLooking={list.isFetchingNextPage}
+              onMore={() => void list.fetchNextPage()}
+            />
+          ) : tasks.length === 0 ? (
             <NoTasks isFiltered={address !== "{}"} />
           ) : (
             <>
@@ -73,6 +79,36 @@ export function TasksPage() {
       {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
     </div>
   );
+}
+
+/** A list that looks no further at once than the store can bear. */
+function NoneSoFar({
+  lookedBackToMs,
+  isLooking,
+  onMore,
+}: {
+  lookedBackToMs: number | undefined;
+  isLooking: boolean;
+  onMore: () => void;
+}) {
+  return (
+    <Empty title="No task matches the filter so far.">
+      {lookedBackToMs !== undefined && (
+        <>
+          Looked back to <When atMs={lookedBackToMs} />.{" "}
+        </>
+      )}
+      <button type="button" className="inline" disabled={isLooking} onClick={onMore}>
+        {isLooking ? "Looking …" : "Look further back"}
+      </button>
+    </Empty>
+  );
+}
+
+/** How far back a page has looked, of a server that tells. */
+function lookedBackTo(page: object | undefined): number | undefined {
+  const { lookedBackTo: atMs } = (page ?? {}) as { readonly lookedBackTo?: unknown };
+  return typeof atMs === "number" ? atMs : undefined;
 }
 
 function NoTasks({ isFiltered }: { isFiltered: boolean }) {

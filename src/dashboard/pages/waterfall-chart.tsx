@@ -20,9 +20,12 @@ const maxShown = 60;
 export function WaterfallChart({
   task,
   events,
+  isCut,
 }: {
   task: TaskFacts;
   events: readonly TaskEventFacts[];
+  /** The task has more events than these. */
+  isCut: boolean;
 }) {
   const nowMs = useNow();
   const { fromMs, toMs, stretches, moments } = waterfallOf(task, events, nowMs);
@@ -40,6 +43,11 @@ export function WaterfallChart({
       {shown.length < stretches.length && (
         <p className="soft">
           The last {maxShown} of {stretches.length} are shown.
+        </p>
+      )}
+      {isCut && (
+        <p className="soft">
+          It is drawn from the first {events.length} events; what came later is one stretch.
         </p>
       )}
       <table className="waterfall">

@@ -1,12 +1,13 @@
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
-import { api, type HomeFacts } from "../api.ts";
+import { api, errorSentence, type HomeFacts } from "../api.ts";
 import { leaveTo, signInHref, wallClockMs } from "../browser.ts";
+import type { ServerState } from "../facts/server-state.ts";
 import { visibleLine } from "../facts/visible.ts";
 import {
   announce,
   HomeContext,
-  useServerConnection,
+  useServerState,
   useHome,
   useLive,
   useNotice,
@@ -97,7 +98,7 @@ function Frame() {
         <About onHelp={() => setOpen("help")} />
       </header>
       <div className="content">
-        <Banner />
+        <Banner state={useServerState()} />
         <main id="page" tabIndex={-1}>
           <Outlet />
         </main>
@@ -140,22 +141,32 @@ function About({ onHelp }: { onHelp: () => void }) {
 }
 
 /** Says that what is shown may be old, and what to do. */
-function Banner() {
-  const connection = useServerConnection();
+function Banner({ state }: { readonly state: ServerState }) {
   const { links } = useHome();
-  if (connection === "online") return null;
-  if (connection === "away")
-    return (
-      <p className="banner" role="alert">
-        The server can't be reached. What is shown is as it was; this page goes on by itself.
-      </p>
-    );
-  return (
-    <p className="banner" role="alert">
-      The sign-in has ended. What is shown is as it was.{" "}
-      <a href={signInHref(links.signIn ?? "/sign-in")}>Sign in again</a>
-    </p>
-  );
+  switch (state.type) {
+    case "online":
+      return null;
+    case "away":
+      return (
+        <p className="banner" role="alert">
+          The server can&apos;t be reached. What is shown is as it was; this page goes on by itself.
+        </p>
+      );
+    case "unable":
+      return (
+        <p className="banner" role="alert">
+          {visibleLine(errorSentence(state.error), 300)} What is shown is as it was; this page goes
+          on by itself.
+        </p>
+      );
+    case "signed out":
+      return (
+        <p className="banner" role="alert">
+          The sign-in has ended. What is shown is as it was.{" "}
+          <a href={signInHref(links["signIn"] ?? "/sign-in")}>Sign in again</a>
+        </p>
+      );
+  }
 }
 
 /** What the last act has done. */

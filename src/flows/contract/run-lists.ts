@@ -7,7 +7,7 @@ import { walkBounds } from "../../store/walk.ts";
 import { openTasks, type TasksHarness } from "../../tasks/contract/harness.ts";
 import { parked } from "../../tasks/sql/task-state.ts";
 import type { RunListOptions } from "../list.ts";
-import { createRuns, type Runs } from "../runs.ts";
+import { createRuns, type Runs, type StartOptions } from "../runs.ts";
 
 const tasks = table("task");
 
@@ -160,6 +160,31 @@ export function runListsContract(kind: StoreKind): void {
         next: null,
       });
       expect(walked).toBeLessThanOrEqual(walkBounds.entries);
+    });
+
+    test("hold what a key, a pod, a session, a run or a span of time names", async () => {
+      const started = async (options: StartOptions) =>
+        (await runs.start("order", null, options)).runId;
+      const startMs = queue.clock.now();
+      const first = await started({ key: "k" });
+      await queue.pass(1_000);
+      const second = await started({ tenant: "acme" });
+      await queue.database.write([
+        sql`insert into ${table("link")} (from_id, to_id, what) values ('s', ${first}, 'session')`,
+        sql`insert into ${table("link")} (from_id, to_id, what) values ('r', ${second}, 'run')`,
+        sql`update ${tasks} set status = 'claimed', claimed_by = 'pod-9' where task_id = ${second}`,
+      ]);
+      expect(await all({ flow: "order", key: "k" })).toEqual([first]);
+      expect(await all({ key: "k" })).toEqual([first]);
+      expect(await all({ pod: "pod-9" })).toEqual([second]);
+      expect(await all({ session: "s" })).toEqual([first]);
+      expect(await all({ run: "r" })).toEqual([second]);
+      expect(await all({ run: "s" })).toEqual([]);
+      expect(await all({ sinceMs: startMs + 1 })).toEqual([second]);
+      expect(await all({ untilMs: startMs })).toEqual([first]);
+      await expect(runs.list({ session: "s", run: "r" })).rejects.toMatchObject({
+        code: "invalid_option",
+      });
     });
 
     test("go on only with a cursor of the same filter, and not with one of a list of tasks", async () => {

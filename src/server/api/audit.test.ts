@@ -383,10 +383,11 @@ const calls: Record<string, Record<string, string>> = {
   },
   quotas: { ...reads("list", "of"), announce: ofProcess, leave: ofProcess },
   audit: reads("list"),
+  series: reads("read", "subjects"),
   sessions: { ...reads("open", "list", "inbox"), create: ofUsers },
   sessionService: {
     ...service,
-    ...reads("get", "list", "entries", "turns", "started", "join", "inbox"),
+    ...reads("get", "list", "entries", "turns", "started", "isStored", "join", "inbox"),
   },
 };
 

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
+import { FlotillaError } from "../../base/errors.ts";
 import { flow } from "../../flows/flow.ts";
 import { sensitive } from "../../redaction/sensitive.ts";
 import { task } from "../../tasks/task.ts";
+import type { Tasks } from "../../tasks/tasks.ts";
 import { startTestServer } from "../contract/test-server.ts";
 
 const admin = "a-key-of-16-chars-or-more";
@@ -111,6 +113,32 @@ describe("a list over HTTP", () => {
       });
     }
     expect((await get(reader, "/v1/tasks?sinceMs=1&name=pay&payload.id=7")).status).toBe(200);
+  });
+
+  test("is dropped when its caller hangs up", async () => {
+    const tasks = server.flotilla.tasks as { list: Tasks["list"] };
+    const { list } = tasks;
+    const [asked, dropped] = [Promise.withResolvers<void>(), Promise.withResolvers<boolean>()];
+    tasks.list = ({ signal } = {}) =>
+      new Promise((_, reject) => {
+        signal!.addEventListener("abort", () => {
+          dropped.resolve(true);
+          reject(new FlotillaError("cancelled", "its caller has hung up"));
+        });
+        asked.resolve();
+      });
+    const leaving = new AbortController();
+    const headers = { Authorization: `Bearer ${admin}` };
+    const answer = fetch(`${server.url}/v1/tasks`, { headers, signal: leaving.signal });
+    const hungUp = answer.then(
+      () => false,
+      () => true,
+    );
+    await asked.promise;
+    leaving.abort();
+    expect(await hungUp).toBe(true);
+    expect(await dropped.promise).toBe(true);
+    tasks.list = list;
   });
 
   const deep = Array.from({ length: 50 }, () => "a").join(".");

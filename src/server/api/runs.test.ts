@@ -122,7 +122,9 @@ describe("runs over HTTP", () => {
     await ask("POST", "/v1/runs", { flow: "parcel" });
     await ask("POST", "/v1/tasks", { name: "mail" });
     const first = (await ask("GET", "/v1/runs?flow=order&status=open&limit=2")).body;
-    const second = (await ask("GET", `/v1/runs?flow=order&limit=2&cursor=${first.next}`)).body;
+    const second = (
+      await ask("GET", `/v1/runs?flow=order&status=open&limit=2&cursor=${first.next}`)
+    ).body;
     const listed = [...first.runs, ...second.runs].map(({ runId }) => runId);
     expect(listed).toEqual(ids.toReversed());
     expect(second.next).toBe(null);

@@ -25,12 +25,26 @@ const guide = agent("guide", async function* (context) {
   yield { type: "tool-output-available", toolCallId, output } as const;
 });
 
+/** Asks for an approval before it pays. */
+const payer = agent("payer", async function* ({ messages }) {
+  const isDecided = messages.at(-1)!.parts.some(({ state }) => state === "approval-responded");
+  if (isDecided) return yield "paid";
+  const toolCallId = "p";
+  yield {
+    type: "tool-input-available",
+    toolCallId,
+    toolName: "pay",
+    input: { to: "eve" },
+  } as const;
+  yield { type: "tool-approval-request", toolCallId, approvalId: "a" } as const;
+});
+
 beforeAll(async () => {
   const viewers = Object.entries(viewerKeys).map(
     ([tenant, ofViewer]) => ({ key: ofViewer, role: "viewer", tenant }) as const,
   );
   server = await startTestServer({
-    use: [guide],
+    use: [guide, payer],
     server: { tokens: { secret }, apiKeys: [key, ...viewers] },
   });
 });
@@ -46,8 +60,8 @@ const token = (user: string, claims: Record<string, unknown> = {}) =>
     .sign(new TextEncoder().encode(secret));
 
 /** A session of ada's whose agent waits for the signal. */
-async function waiting(): Promise<string> {
-  const made = await server.sessions.create("acme", { agents: ["guide"], users: ["ada"] });
+async function waiting(name = "guide"): Promise<string> {
+  const made = await server.sessions.create("acme", { agents: [name], users: ["ada"] });
   const { sessionId } = made;
   const parts = [{ type: "text", text: "go" }];
   await server.sessions.send("acme", sessionId, { author: "ada", parts });
@@ -99,16 +113,35 @@ describe("a signal over HTTP", () => {
     );
   });
 
+  const approvalsOf = (sessionId: string) => async (bearer: string) => {
+    const answer = await fetch(`${server.url}/v1/approvals?limit=1000`, {
+      headers: { Authorization: `Bearer ${bearer}` },
+    });
+    // oxlint-disable-next-line typescript/no-explicit-any
+    const { approvals } = (await answer.json()) as any;
+    return approvals.filter((each: { id: string }) => each.id === sessionId);
+  };
+
+  test("is no matter for a call that is to be approved, which waits for a person until then", async () => {
+    const sessionId = await waiting("payer");
+    const list = approvalsOf(sessionId);
+    const [found] = await list(viewerKeys.acme);
+    expect(found).toMatchObject({
+      what: "session",
+      name: "payer",
+      calls: [{ tool: "pay", toolCallId: "p", approvalId: "a" }],
+    });
+    expect(JSON.stringify(found)).not.toContain("eve");
+    const [{ messageId }] = found.calls;
+    const results = [{ toolCallId: "p", approved: true, approvalId: "a" }];
+    await server.sessions.toolResult("acme", sessionId, { author: "ada", messageId, results });
+    await answered(sessionId);
+    expect(await list(key)).toEqual([]);
+  });
+
   test("is among what waits for a person until it was sent, to callers of that tenant", async () => {
     const sessionId = await waiting();
-    const list = async (bearer: string) => {
-      const answer = await fetch(`${server.url}/v1/approvals?limit=1000`, {
-        headers: { Authorization: `Bearer ${bearer}` },
-      });
-      // oxlint-disable-next-line typescript/no-explicit-any
-      const { approvals } = (await answer.json()) as any;
-      return approvals.filter((each: { id: string }) => each.id === sessionId);
-    };
+    const list = approvalsOf(sessionId);
     const found = {
       what: "session",
       tenant: "acme",

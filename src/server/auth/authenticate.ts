@@ -1,4 +1,4 @@
-import { createHmac, hash as hashOnce, timingSafeEqual } from "node:crypto";
+import crypto from "node:crypto";
 import type { Context } from "hono";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
@@ -354,12 +354,12 @@ function createKeyring(apiKeys: readonly ApiKey[]): Keyring {
   const find = (isIt: (hashed: Buffer) => boolean) =>
     keys.filter((each) => isIt(each.hash))[0]?.holder;
   const proof = (hashed: Buffer, text: string) =>
-    createHmac("sha256", text).update(hashed).digest();
+    crypto.createHmac("sha256", text).update(hashed).digest();
   return {
     holderOf(presented) {
       if (keys.length === 0) return undefined;
       const hashed = hash(presented);
-      return find((each) => timingSafeEqual(each, hashed));
+      return find((each) => crypto.timingSafeEqual(each, hashed));
     },
     binding(keyId) {
       const key = keys.find(({ holder }) => holder.id === keyId);
@@ -369,7 +369,7 @@ function createKeyring(apiKeys: readonly ApiKey[]): Keyring {
       const bound = Buffer.from(binding, "hex");
       return find((each) => {
         const proven = proof(each, text);
-        return proven.length === bound.length && timingSafeEqual(proven, bound);
+        return proven.length === bound.length && crypto.timingSafeEqual(proven, bound);
       });
     },
   };
@@ -411,7 +411,7 @@ function holderOfStored({ keyId, name, role, tenant, verbs: allowed }: KnownKey)
 }
 
 function hash(text: string): Buffer {
-  return hashOnce("sha256", text, "buffer");
+  return crypto.hash("sha256", text, "buffer");
 }
 
 /**

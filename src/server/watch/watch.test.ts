@@ -1,6 +1,7 @@
 import { request, type IncomingMessage } from "node:http";
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import { applyPatch, type WatchData, type WatchEvent } from "../../protocol/watch.ts";
 import { dial, startTestServer, type TestServer } from "../contract/test-server.ts";
 
@@ -136,6 +137,41 @@ describe("watching over HTTP", () => {
     });
   });
 
+  test("costs the store for twenty readers, of both doors, what it costs for one", async () => {
+    const pods = vi.spyOn(server.flotilla, "pods");
+    onTestFinished(() => pods.mockRestore());
+    const readers = Array.from({ length: 10 }, () => follow("pods"));
+    const sockets = await Promise.all(Array.from({ length: 10 }, () => connectSocket()));
+    for (const { client } of sockets) await client.request({ type: "watch", topics: ["pods"] });
+    const all = [...readers, ...sockets];
+    await untilRead("all of them", () => all.every(({ data }) => data["pods"]));
+    const before = pods.mock.calls.length;
+    for (let seconds = 0; seconds < 5; seconds++) {
+      await clock.advance(1_000);
+      // A real read, on another thread.
+      await until("its end", () =>
+        pods.mock.settledResults.every(({ type }) => type !== "incomplete"),
+      );
+    }
+    expect(pods.mock.calls.length - before).toBeLessThanOrEqual(5);
+    expect(pods.mock.calls.length).toBeGreaterThan(before);
+  });
+
+  test("goes on over a store that was away, which it tells its readers of", async () => {
+    const reader = follow("pods");
+    await until("a snapshot", () => reader.data["pods"]);
+    const away = new FlotillaError("store_unavailable", "connect ECONNREFUSED 10.0.0.7:5432");
+    const pods = vi.spyOn(server.flotilla, "pods").mockRejectedValue(away);
+    onTestFinished(() => pods.mockRestore());
+    await untilRead("the trouble", () => reader.events.at(-1)!.type === "trouble");
+    expect(reader.events.at(-1)).toMatchObject({ topic: "pods", code: "store_unavailable" });
+    expect(JSON.stringify(reader.events)).not.toContain("10.0.0.7");
+    pods.mockRestore();
+    await untilRead("the way on", () => reader.events.at(-1)!.type !== "trouble");
+    const types = reader.events.map(({ type }) => type);
+    expect(types[types.lastIndexOf("trouble") + 1]).toBe("snapshot");
+  });
+
   test("is refused by the status: topics that aren't, or that the caller may not see", async () => {
     const refused = async (topics: string, key = viewer) => {
       const answer = await fetched(`/v1/watch?topics=${topics}`, key);
@@ -168,7 +204,7 @@ describe("watching over HTTP", () => {
     const put = (at: number) =>
       enqueue(
         "long",
-        { at, text: String(at).padEnd(150_000, "x") },
+        { at, text: String(at).padEnd(240_000, "x") },
         { key, onDuplicate: "replace" },
       );
     const taskId = await put(0);
@@ -183,14 +219,14 @@ describe("watching over HTTP", () => {
     const paused = (await slow.answer).pause();
     let wasCut = false;
     paused.once("close", () => (wasCut = true));
-    for (let at = 1; at <= 100; at++) {
+    for (let at = 1; at <= 50; at++) {
       await put(at);
       await untilRead(`the change ${at}`, () => seen() === at);
     }
     paused.resume();
     await until("the end", () => slow.state.isOver);
     expect(wasCut).toBe(true);
-    expect(slow.events.length).toBeLessThan(100);
+    expect(slow.events.length).toBeLessThan(50);
     expect(fast.client.isOpen).toBe(true);
   });
 });

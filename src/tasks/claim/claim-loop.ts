@@ -92,7 +92,6 @@ const emptyClaimRate = { perSecond: emptyClaimsPerSecond, burst: emptyClaimsPerS
 const claimMsWeight = 0.2;
 // How often a pod with tasks claimed ahead makes a claim of all names, by priority.
 const fullClaimEveryMs = 50;
-
 // Otherwise a pod that is busy only for a moment would write with every task.
 const busyForMs = 1_000;
 // A transaction that read the idle pods before this write may commit a little later.
@@ -172,7 +171,6 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
     if (!backlog || claimsAhead || inFlight > 1 || runsAlone || reserved !== undefined) return 0;
     return aheadNames.size === 0 || backoff.waitMs() > 0 ? 0 : ahead.limit(claimMs);
   };
-
   const freeSlotsBeside = (held: number) =>
     limitByNameSlots(claimLimit(adaptiveCapacity.capacity, held), slots, names);
 
@@ -244,6 +242,9 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
   const heldIds = () =>
     [...unfinished].map((attempt) => attempt.claim.taskId).concat(outbox?.leftOver ?? []);
 
+  // The driver of a flow alone can release a run that was claimed.
+  const begin = (attempt: TaskAttempt) =>
+    draining && !attempt.handler.flow ? parts.release(attempt) : parts.start(attempt);
   const took = (startedMs: number) => {
     claimMs += (clock.monotonic() - startedMs - claimMs) * claimMsWeight;
   };
@@ -333,7 +334,7 @@ export function createClaimLoop(parts: ClaimLoopParts): ClaimLoop {
         if (permits.settle("answered")) mayHaveMore = true;
       }
       tryClaim();
-      for (const attempt of started) parts.start(attempt);
+      for (const attempt of started) begin(attempt);
     } catch (error) {
       inFlight--;
       claimsAlone = false;

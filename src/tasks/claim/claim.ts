@@ -216,6 +216,8 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       const tables = answers.slice(unparking.length);
       const [taken, next, marked] = tables.slice(claimingLimited.length);
       const { wait_ms: waitMs, alone, limited, pauses: currentNumber } = next![0]!;
+      // Of the same transaction, and so of the claim.
+      const claimedAtMs = Number(next![0]!["now"]);
       const nextDueMs = waitMs === null ? undefined : Math.max(0, Number(waitMs));
       const passed = pass?.applyTables(tables);
       const plain = taken!.filter((row) => !passed?.ids.has(row["task_id"] as string));
@@ -248,7 +250,7 @@ export function createClaimCalls(parts: ClaimCallsParts): ClaimCalls {
       limitedClaims.rememberReserved(marked?.[0]);
       return {
         call: call.call,
-        claims: claimed.map(toClaim),
+        claims: claimed.map((row) => toClaim(row, claimedAtMs)),
         nextDueMs: again ? 0 : nextDueMs,
         reserved: marked?.[0]?.["task_id"],
       };

@@ -65,7 +65,9 @@ export function claimAheadContract(kind: StoreKind): void {
     const claimThree = async (call: number, podId = "pod-1"): Promise<readonly Claim[]> => {
       const claim = { podId, call, names: ["a"], limit: 3, ahead: true };
       const [rows] = await queue.database.write([claimTasks(claim)]);
-      return rows!.map(toClaim).toSorted((a, b) => (a.taskId < b.taskId ? -1 : 1));
+      return rows!
+        .map((row) => toClaim(row, queue.clock.now()))
+        .toSorted((a, b) => (a.taskId < b.taskId ? -1 : 1));
     };
 
     const idsOf = async (which: Statement): Promise<string[]> => {

@@ -52,6 +52,18 @@ export function claimerContract(kind: StoreKind): void {
       expect(claimer.held).toEqual([]);
     });
 
+    test("gives none while its pod drains, and what is held can be ended", async () => {
+      let isDraining = false;
+      const claimer = await start("pod-1", { isDraining: () => isDraining });
+      await queue.enqueueMany("a", [1, 2]);
+      const held = await claimOne(claimer);
+      isDraining = true;
+      expect(await claimer.claim(5)).toEqual([]);
+      expect(await claimer.complete(held, 1)).toBe("stored");
+      isDraining = false;
+      expect(await claimer.claim(5)).toHaveLength(1);
+    });
+
     test("gives none that waits for what has failed: it is failed itself", async () => {
       const claimer = await start();
       const root = await queue.enqueue("a", 1);

@@ -66,7 +66,7 @@ export function concurrencyContract(kind: StoreKind): void {
       const call = { podId: "pod-1", call: ++lastCall, names: ["mail"], limit };
       const { statements, claimedAt, blockedAt } = claimLimited(call, tries.candidates);
       const tables = await queue.database.write(statements);
-      const claimed = tables[claimedAt]!.map(toClaim);
+      const claimed = tables[claimedAt]!.map((row) => toClaim(row, queue.clock.now()));
       const ids = new Set(claimed.map(({ taskId }) => taskId));
       const after = servedLast(tries.candidates, ids) ?? tries.round.after;
       return {

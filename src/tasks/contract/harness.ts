@@ -153,7 +153,7 @@ export async function openTasks(kind: StoreKind) {
       const [claimed] = await database.write([
         oldestFirst && levels.length > 0 ? claimOldest(claim, levels) : claimTasks(claim),
       ]);
-      return claimed!.map(toClaim);
+      return claimed!.map((row) => toClaim(row, queue.clock.now()));
     },
 
     /** Recovers claims as a leader would that has seen this pod silent since now. */

@@ -31,7 +31,7 @@ import { hasMoreAwaiting, listAwaiting } from "../sql/signals.ts";
 import { parked } from "../sql/task-state.ts";
 import {
   countAhead,
-  countHeld,
+  countHeldBy,
   type QueuePlace,
   readDependencyStates,
   readLateness,
@@ -263,7 +263,7 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
     listAwaiting({ sinceMs: 5, taskId: "x" }, { tenant: "t1", count: 51 }),
     hasMoreAwaiting(),
   ],
-  countHeld: countHeld(["pod", "pod-2"], 10_000),
+  countHeldBy: countHeldBy(["pod", "pod-2"], 10_000),
   readDependencyStates: readDependencyStates("x", 100),
   readStanding: [readStanding("x"), readLateness("x")],
   seePods: readPods(["throttle_report", "session_log"]),

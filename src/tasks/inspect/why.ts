@@ -13,7 +13,7 @@ import { listPauses, readScopes } from "../sql/limits.ts";
 import { depends, parked, tenantOf } from "../sql/task-state.ts";
 import {
   countAhead,
-  countHeld,
+  countHeldBy,
   readDependencyStates,
   readLateness,
   readSlotHolders,
@@ -103,7 +103,7 @@ export function createWhy(parts: WhyParts): (id: string, options?: WhyOptions) =
 
   const readHeld = async (podIds: readonly string[]): Promise<ReadonlyMap<string, number>> => {
     if (podIds.length === 0) return new Map();
-    const rows = await database.read(countHeld(podIds, maxDepthCount));
+    const rows = await database.read(countHeldBy(podIds, maxDepthCount));
     return new Map(rows.map((row) => [row["pod_id"] as string, Number(row["held"])]));
   };
 

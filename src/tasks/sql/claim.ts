@@ -119,7 +119,7 @@ export function readAhead(names: readonly string[], podId = ""): Statement {
       ${any(sql`parked = ${parkedAs.limited} and ${runsBesideOthers}`, sql`tenant, priority desc, ${byAge}`)} as limited,
       ${any(sql`parked = ${parkedAs.ready} and ${runsAlone}`, byAge)}
       or ${any(sql`parked = ${parkedAs.limited} and ${runsAlone}`, byAge)} as alone,
-      (select pauses from ${pods} where pod_id = ${podId}) as pauses`;
+      (select pauses from ${pods} where pod_id = ${podId}) as pauses, ${now} as now`;
 }
 
 /**
@@ -315,8 +315,8 @@ export function isHeldBack(task: ReturnType<typeof table> | Statement): Statemen
 
 // Columns that are 0 for nearly every task are sent as null, which costs nothing to send or to
 // read.
-const claimColumns = sql`task_id, name, payload, claim_token, created_at, last_update, max_attempts,
-  concurrency_key, trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
+const claimColumns = sql`task_id, name, payload, claim_token, created_at, max_attempts, concurrency_key,
+  trace, scheduled_at, nullif(run_at - created_at, 0) as due_after,
   nullif(priority, 0) as priority, nullif(wake, 0) as wake,
   nullif(retry_count, 0) as retry_count, nullif(snoozes, 0) as snoozes,
   nullif(deaths, 0) as deaths, nullif(depends, 0) as depends, nullif(dependents, 0) as dependents,
@@ -326,9 +326,9 @@ const claimColumns = sql`task_id, name, payload, claim_token, created_at, last_u
 // had none.
 const versionColumns = sql`task_version, begun_version, ${hasSteps(tasks)} as has_steps`;
 
-// The columns if runs may be among the tasks.
+// The columns if runs may be among the tasks. Runs measure time from the time of the claim.
 const runColumns = sql`tenant, flow_version, cursor, state, intent, waiting, stopped_at,
-  run_seq, cancel_requested`;
+  run_seq, cancel_requested, last_update`;
 
 /**
  * Reserves one task that must run alone for this pod, which then drains before it claims the task.

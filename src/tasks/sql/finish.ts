@@ -307,16 +307,13 @@ function unlessHasDependents(finishes: readonly Finish[]): Statement {
   return wakesDependents(finishes) ? sql`` : sql`and dependents = 0`;
 }
 
-// An attempt that never began leaves the start of the one before it.
-const startedChange = sql`started_at = coalesce(done.started_at, ${tasks}.started_at)`;
-
 /** A completion ignores wakes: whatever happened to the task meanwhile, it is done. */
 function completedRows(finishes: readonly Finish[]) {
   const done = rows(
     { task_id: "text", token: "integer", result: "content", started_at: "integer" },
     finishes.map((each) => [each.taskId, each.token, each.result, each.startedAtMs ?? null]),
   );
-  const changes = sql`status = 'completed', result = done.result, ${startedChange}`;
+  const changes = sql`status = 'completed', result = done.result, started_at = done.started_at`;
   return { done, changes, unwoken: () => sql`` };
 }
 
@@ -357,7 +354,7 @@ function finishRows(finishes: readonly Finish[]) {
   );
   const changes = sql`
     status = done.status, result = done.result, error = coalesce(done.error, ${tasks}.error),
-    ${startedChange},
+    started_at = coalesce(done.started_at, ${tasks}.started_at),
     retry_count = case when done.stepped = 1 then 0 else retry_count end + done.counted,
     deaths = case when done.stepped = 1 then ${noDeaths} else deaths end, snoozes = snoozes + done.snoozed,
     claim_token = claim_token + case when done.status = 'pending' then 1 else 0 end,

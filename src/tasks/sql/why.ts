@@ -21,8 +21,6 @@ const journal = table("step_journal");
 const maxDetailBytes = 20_000;
 // A limit is at most ten times this, and the longest holders of the first are found well enough.
 const maxHoldersRead = 1_000;
-// The edges of one task, its children among them, whose ends are counted.
-const maxEdgesRead = 10_000;
 
 /** What a task's row says of why it waits or where it runs, with the store's time. */
 export function readStanding(taskId: string): Statement {
@@ -52,6 +50,7 @@ export function readLateness(taskId: string): Statement {
 /**
  * The tasks that a task comes after and the children that it waits for: first those that have failed, then
  * those that are open, each row with how many there are of each. One whose row was deleted has no status.
+ * All of them are counted: a task has a thousand of `after` at most, and as many children of each step.
  */
 export function readDependencyStates(taskId: string, count: number): Statement {
   const rank = sql`case when status in ('failed', 'cancelled') then 0
@@ -64,9 +63,9 @@ export function readDependencyStates(taskId: string, count: number): Statement {
       select wait.dependency_id as task_id, wait.place, dependency.name, dependency.status,
         dependency.tenant, dependency.claimed_by,
         case when dependency.parent_id = ${taskId} then 1 else 0 end as is_child
-      from (select dependency_id, place from ${dependencies}
-        where dependent_id = ${taskId} ${limit(maxEdgesRead)}) wait
-      left join ${tasks} dependency on dependency.task_id = wait.dependency_id) known
+      from ${dependencies} wait
+      left join ${tasks} dependency on dependency.task_id = wait.dependency_id
+      where wait.dependent_id = ${taskId}) known
     order by ${rank}, place, task_id ${limit(count)}`;
 }
 
@@ -87,7 +86,7 @@ export function readSlotHolders(scope: string, count: number): Statement {
 }
 
 /** How many tasks each of these pods holds, counted up to `maxCount`. */
-export function countHeld(podIds: readonly string[], maxCount: number): Statement {
+export function countHeldBy(podIds: readonly string[], maxCount: number): Statement {
   const wanted = rows(
     { pod_id: "text" },
     podIds.map((podId) => [podId]),

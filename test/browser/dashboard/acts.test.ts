@@ -13,6 +13,7 @@ import {
 } from "./dashboard-server.ts";
 
 const limitMs = 180_000;
+const rebound = "evil.example";
 const key = "a-key-of-16-chars-or-more";
 const viewerKey = "another-key-of-16-chars";
 const tenantKey = "a-third-key-of-16-chars";
@@ -21,7 +22,7 @@ let browser: Browser;
 let server: DashboardServer;
 
 beforeAll(async () => {
-  browser = await launch();
+  browser = await launch([`--host-resolver-rules=MAP ${rebound} 127.0.0.1`]);
   server = await startDashboard();
 }, limitMs);
 afterAll(async () => {
@@ -147,6 +148,16 @@ describe("acts", { timeout: limitMs }, () => {
 });
 
 describe("the server", { timeout: limitMs }, () => {
+  test("without keys tells a page under a name that leads here why it sees nothing", async () => {
+    const tab = await openTab(browser, `http://${rebound}:${server.port}/tasks`);
+    await expectShown(
+      tab.page.getByRole("alert").getByText("This server listens on loopback only"),
+    );
+    expect(await tab.page.getByRole("row").count()).toBe(0);
+    // The browser itself complains of a policy that counts for HTTPS and localhost alone.
+    await tab.context.close();
+  });
+
   test("that is away is told by a banner, and the page goes on when it is back", async () => {
     const proxy = await startProxy(() => server.port);
     const url = `http://127.0.0.1:${proxy.port}`;

@@ -1,6 +1,7 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { launch, leave } from "../browser.ts";
+import { expectSoon } from "../expect-soon.ts";
 import {
   type DashboardServer,
   expectShown,
@@ -185,6 +186,47 @@ describe("the shell", { timeout: limitMs }, () => {
     await tab.page.getByText("No task matches the filter.").waitFor();
     await server.flotilla.enqueue("later", null as never);
     await expectShown(tab.page.getByRole("row", { name: /later/ }));
+    await leave(tab);
+  });
+});
+
+describe("a long list", { timeout: limitMs }, () => {
+  test("draws the rows in sight, and loads the next ones when they are scrolled to", async () => {
+    const inputs = Array.from({ length: 350 }, (_, at) => at);
+    await server.flotilla.enqueueMany("many", inputs as never);
+    const oldest = (await server.flotilla.tasks.list({ name: "many", limit: 1_000 })).tasks.at(-1)!;
+    const tab = await openTab(browser, `${server.url}/tasks?name=many`);
+    const { page } = tab;
+    const rows = page.getByRole("row", { name: /many/ });
+    await rows.first().waitFor();
+    expect(await rows.count()).toBeLessThan(80);
+    await page.getByText("live", { exact: true }).waitFor();
+    const last = page.locator(`[title="${oldest.taskId}"]`);
+    await expectSoon(async () => {
+      await page.locator(".task-rows").evaluate((list) => list.scrollTo(0, list.scrollHeight));
+      return last.count();
+    }, 1);
+    expect(await rows.count()).toBeLessThan(80);
+    // What is loaded by hand isn't replaced under the eyes of a person.
+    await expectShown(page.getByRole("button", { name: "Read again" }));
+    await leave(tab);
+  });
+});
+
+describe("a person who wants no motion", { timeout: limitMs }, () => {
+  test("gets none", async () => {
+    const tab = await openTab(browser, `${server.url}/tasks`, { reducedMotion: "reduce" });
+    await tab.page.getByText("live", { exact: true }).waitFor();
+    const moving = await tab.page.evaluate(
+      () =>
+        [...document.querySelectorAll("*")].filter((each) =>
+          ["", "::before", "::after"].some((part) => {
+            const { animationName, transitionDuration } = getComputedStyle(each, part);
+            return animationName !== "none" || !/^0s(?:, 0s)*$/.test(transitionDuration);
+          }),
+        ).length,
+    );
+    expect(moving).toBe(0);
     await leave(tab);
   });
 });

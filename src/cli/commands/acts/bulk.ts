@@ -6,7 +6,7 @@ import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import { type Bulk, type BulkAction, type BulkRequest, statusesOf } from "../../../bulk/bulk.ts";
 import type { BulkPreview } from "../../../bulk/bulks.ts";
 import type { PodInfo } from "../../../runtime/pods.ts";
-import type { TaskFilter } from "../../../tasks/filter.ts";
+import type { BulkFilter } from "../../../bulk/filter.ts";
 import type { TaskStatus } from "../../../tasks/rows.ts";
 import { ifAllowed, onTarget } from "../../connect.ts";
 import {
@@ -118,7 +118,7 @@ function actCommand(bulk: Command, action: BulkAction, words: string = action): 
     .option("--no-wait", "return at once instead of following it to its end");
 }
 
-function filterOf(flags: FilterFlags): TaskFilter {
+function filterOf(flags: FilterFlags): BulkFilter {
   const { name, status, tenant, group, at, setAside, from, to } = flags;
   return {
     ...(name !== undefined && { name }),
@@ -256,7 +256,7 @@ async function list({
   if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 200)}`));
 }
 
-function filterText(filter: TaskFilter): string {
+function filterText(filter: BulkFilter): string {
   return Object.entries(filter)
     .map(([name, value]) => (value === true ? name : `${name} ${value}`))
     .join(", ");

@@ -30,7 +30,7 @@ const action = z.enum(["cancel", "retry", "delete", "signal", "resume"]);
 const request = {
   action,
   filter: named(
-    "TaskFilter",
+    "BulkFilter",
     z.strictObject(filter),
     "Which tasks and runs are meant: those that match all that is given, which must be something.",
   ),

@@ -193,6 +193,12 @@ export function codecContract(harness: () => CodecHarness): void {
     expect((await flotilla.tasks.list({ name: "refused" })).tasks).toEqual([]);
   });
 
+  test("no list is searched by values of payloads, which no statement can read", async () => {
+    await using flotilla = connect(harness().url, { codec });
+    const filter = { name: "mail", sinceMs: 0, payload: { to: canary } };
+    await expect(flotilla.tasks.list(filter)).rejects.toMatchObject({ code: "unsupported" });
+  });
+
   test("a codec that was exchanged fails what the other one wrote, and no list", async () => {
     const { url: store } = harness();
     const echo = task<string, string, string>(

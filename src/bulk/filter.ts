@@ -1,9 +1,9 @@
 import { checkChoice, checkOptions, checkText } from "../base/options.ts";
 import { FlotillaError } from "../base/errors.ts";
-import { taskStatuses, type TaskStatus } from "./rows.ts";
+import { taskStatuses, type TaskStatus } from "../tasks/rows.ts";
 
 /** Which tasks and runs are meant: those that match all that is given. */
-export type TaskFilter = {
+export type BulkFilter = {
   /** Of a task, or of a flow for its runs. */
   readonly name?: string;
   readonly status?: TaskStatus;
@@ -21,15 +21,15 @@ export type TaskFilter = {
 
 const textNames = ["name", "tenant", "group", "at", "from", "to"] as const;
 
-export const filterNames: readonly (keyof TaskFilter)[] = [...textNames, "status", "setAside"];
+export const filterNames: readonly (keyof BulkFilter)[] = [...textNames, "status", "setAside"];
 
 const maxValueChars = 500;
 
 /** Throws unless it is a filter that statements can be made of. Returns it without what isn't given. */
-export function checkFilter(what: string, given: TaskFilter): TaskFilter {
+export function checkFilter(what: string, given: BulkFilter): BulkFilter {
   checkOptions(what, given, filterNames);
   const named = Object.entries(given).filter(([, value]) => value !== undefined);
-  const filter = Object.fromEntries(named) as TaskFilter;
+  const filter = Object.fromEntries(named) as BulkFilter;
   for (const name of textNames) {
     if (filter[name] !== undefined) checkText(`${what}.${name}`, filter[name], textLimit);
   }
