@@ -45,3 +45,25 @@ export function sleep(clock: Clock, delayMs: number, signal?: AbortSignal): Prom
     signal?.addEventListener("abort", onAbort, { once: true });
   });
 }
+
+export type FollowHooks<Item> = {
+  signal?: AbortSignal;
+  /** Called with each state that was read. */
+  onProgress?: (item: Item) => void;
+};
+
+const followPollMs = 250;
+
+/** Reads something again and again until it has ended. Rejects with `cancelled` when the signal aborts. */
+export async function followUntil<Item>(
+  clock: Clock,
+  read: () => Promise<Item>,
+  { hasEnded, signal, onProgress }: FollowHooks<Item> & { hasEnded: (item: Item) => boolean },
+): Promise<Item> {
+  for (;;) {
+    const item = await read();
+    onProgress?.(item);
+    if (hasEnded(item)) return item;
+    await sleep(clock, followPollMs, signal);
+  }
+}

@@ -1,6 +1,6 @@
 import { type Act, type ActParts, type ActWrite, beginAct, writeAct } from "../audit/act.ts";
 import { actorName, currentActor } from "../audit/actor.ts";
-import { sleep } from "../base/clock.ts";
+import { followUntil } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
@@ -58,7 +58,6 @@ const maxCounted = 10_000;
 const maxSample = 20;
 // A preview walks over no more rows than this many statements read: 200,000, or 40,000 with their errors.
 const pagesPerPreview = 20;
-const followPollMs = 250;
 
 /** Creates the operations on bulks. */
 export function createBulks(parts: BulksParts): Bulks {
@@ -126,14 +125,12 @@ export function createBulks(parts: BulksParts): Bulks {
 
     async follow(bulkId, options = {}) {
       checkOptions("bulk.follow", options, ["signal", "onProgress"]);
-      const { signal, onProgress = () => {} } = options;
-      for (;;) {
+      const read = async () => {
         const bulk = await find(bulkId);
-        if (!bulk) throw noBulk(bulkId);
-        onProgress(bulk);
-        if (hasBulkEnded(bulk)) return bulk;
-        await sleep(clock, followPollMs, signal);
-      }
+        if (bulk) return bulk;
+        throw noBulk(bulkId);
+      };
+      return followUntil(clock, read, { ...options, hasEnded: hasBulkEnded });
     },
 
     async stop(bulkId) {

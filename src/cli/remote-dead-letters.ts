@@ -1,4 +1,4 @@
-import { sleep, systemClock } from "../base/clock.ts";
+import { followUntil, systemClock } from "../base/clock.ts";
 import type { Http } from "../client/http.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { ErrorGroups } from "../dead-letters/error-groups.ts";
@@ -7,7 +7,6 @@ import { pagesOf, type RequestQuery } from "./remote-requests.ts";
 
 // The largest page of failed tasks.
 const maxPageTasks = 1_000;
-const followPollMs = 250;
 
 /** The failed tasks of a server. */
 export function remoteDeadLetters(http: Http): Omit<DeadLetters, "getRedrive"> {
@@ -41,13 +40,9 @@ export function remoteDeadLetters(http: Http): Omit<DeadLetters, "getRedrive"> {
     redrive: (selection, options = {}) =>
       http("POST", "/v1/dlq/redrives", { body: { ...selection, ...options } }),
     redrives: (query = {}) => http("GET", "/v1/dlq/redrives", { query: query as RequestQuery }),
-    async followRedrive(redriveId, { signal, onProgress } = {}) {
-      for (;;) {
-        const redrive = await http<Redrive>("GET", redriveAt(redriveId));
-        onProgress?.(redrive);
-        if (hasEnded(redrive)) return redrive;
-        await sleep(systemClock, followPollMs, signal);
-      }
+    followRedrive(redriveId, options = {}) {
+      const read = () => http<Redrive>("GET", redriveAt(redriveId));
+      return followUntil(systemClock, read, { ...options, hasEnded });
     },
     cancelRedrive: (redriveId) => http("POST", `${redriveAt(redriveId)}/cancel`),
   };

@@ -1,5 +1,5 @@
 import process from "node:process";
-import { sleep, systemClock } from "../base/clock.ts";
+import { followUntil, systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
@@ -112,7 +112,6 @@ export type ActingFor = { user?: string | undefined; tenant?: string | undefined
 
 type Shown<View> = View & { readonly noWorker: boolean };
 
-const followPollMs = 250;
 const noLinks: Links = { startedBy: null, started: [], hasMore: false };
 // Reading or discarding millions of failed tasks takes a while.
 const answerTimeoutMs = 10 * 60_000;
@@ -334,13 +333,9 @@ export function remoteOperations({ client, http }: Remote): Operations {
       start: (body) => http("POST", "/v1/bulk", { body }),
       list: (query = {}) => http("GET", "/v1/bulk", { query: query as RequestQuery }),
       get: (bulkId) => ifFound(http<Bulk>("GET", bulkAt(bulkId))),
-      async follow(bulkId, { signal, onProgress } = {}) {
-        for (;;) {
-          const bulk = await http<Bulk>("GET", bulkAt(bulkId));
-          onProgress?.(bulk);
-          if (hasBulkEnded(bulk)) return bulk;
-          await sleep(systemClock, followPollMs, signal);
-        }
+      follow(bulkId, options = {}) {
+        const read = () => http<Bulk>("GET", bulkAt(bulkId));
+        return followUntil(systemClock, read, { ...options, hasEnded: hasBulkEnded });
       },
       stop: (bulkId) => http("POST", `${bulkAt(bulkId)}/stop`),
     },

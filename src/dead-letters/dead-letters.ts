@@ -1,5 +1,5 @@
 import { type Act, type ActWrite, beginAct, continued, endAct, writeAct } from "../audit/act.ts";
-import { type Clock, sleep } from "../base/clock.ts";
+import { type Clock, followUntil } from "../base/clock.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
@@ -102,7 +102,6 @@ export type DeadLettersParts = {
 
 const defaultMaxStep = 256;
 const tasksPerDiscard = 250;
-const followPollMs = 250;
 
 /** The operations with what lists of tasks and the process need. */
 export type LocalDeadLetters = DeadLetters & {
@@ -235,14 +234,12 @@ export function createDeadLetters(parts: DeadLettersParts): LocalDeadLetters {
 
     async followRedrive(redriveId, options = {}) {
       checkOptions("followRedrive", options, ["signal", "onProgress"]);
-      const { signal, onProgress = () => {} } = options;
-      for (;;) {
+      const read = async () => {
         const redrive = await find(redriveId);
-        if (!redrive) throw noRedrive(redriveId);
-        onProgress(redrive);
-        if (hasEnded(redrive)) return redrive;
-        await sleep(clock, followPollMs, signal);
-      }
+        if (redrive) return redrive;
+        throw noRedrive(redriveId);
+      };
+      return followUntil(clock, read, { ...options, hasEnded });
     },
 
     async cancelRedrive(redriveId) {

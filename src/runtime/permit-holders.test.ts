@@ -1,10 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { movableClock } from "../base/contract/movable-clock.ts";
-import { uuidv7 } from "../base/ids.ts";
 import { silentLogger } from "../base/log.ts";
 import { seededRandom } from "../base/random.ts";
 import { createMemoryBus } from "../bus/memory-bus.ts";
-import { startHeartbeat } from "../pods/heartbeat.ts";
 import { runWithOrigin } from "../pods/unhandled-errors.ts";
 import { beat } from "../pods/sql.ts";
 import { migrate } from "../store/migrate.ts";
@@ -14,9 +12,8 @@ import { task } from "../tasks/task.ts";
 import { createThrottleRegistry } from "../throttles/registry.ts";
 import { runInThrottleScope } from "../throttles/scope.ts";
 import { throttle } from "../throttles/throttle.ts";
-import { resolveConfig } from "./config.ts";
 import { createPermitHolders, servePermits } from "./permit-holders.ts";
-import { assemblePod } from "./pod.ts";
+import { virtualPods } from "./contract/virtual-pods.ts";
 
 const api = throttle("api", { initial: 10 });
 const turn = {
@@ -133,46 +130,16 @@ describe("who holds permits", () => {
   });
 
   test("is known of a task from its claim on, also where no pod has sessions", async () => {
-    const clock = movableClock();
-    const database = memoryDatabase(clock);
-    await migrate(database);
-    const random = seededRandom(1);
-    const ids = uuidv7(clock, random);
-    const passing = async <Value>(promise: Promise<Value>): Promise<Value> => {
-      let isOver = false;
-      void promise.catch(() => {}).finally(() => (isOver = true));
-      while (!isOver) await clock.advance(100);
-      return promise;
-    };
-    const startPod = (use: readonly TaskHandler[]) =>
-      passing(
-        assemblePod(resolveConfig({ use, log: silentLogger, sessions: false }), {
-          podId: ids.next(),
-          database,
-          clock,
-          random,
-          ids,
-          log: silentLogger,
-          startHeartbeat: (hooks) =>
-            startHeartbeat({
-              ...hooks,
-              database,
-              clock,
-              signs: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
-              onStall: () => {},
-            }),
-          reportAlive: () => {},
-          abandonCallsUpTo: () => {},
-        }),
-      );
+    const { clock, outcome, ...fleet } = await virtualPods();
+    const start = (use: readonly TaskHandler[]) => fleet.start({ use, sessions: false });
     const ended = Promise.withResolvers<void>();
     const calls = task("calls", { throttle: api }, () => ended.promise);
     const plain = task("plain", {}, () => api.run(() => ended.promise));
-    const pods = [await startPod([calls, plain]), await startPod([])];
-    const { taskId: claimed } = await passing(pods[0]!.enqueue(calls, 1));
-    const { taskId: called } = await passing(pods[0]!.enqueue(plain, 1));
+    const pods = [await start([calls, plain]), await start([])];
+    const { taskId: claimed } = await outcome(pods[0]!.enqueue(calls, 1));
+    const { taskId: called } = await outcome(pods[0]!.enqueue(plain, 1));
     await clock.advance(5_000);
-    const { permits, unanswered } = await passing(pods[1]!.throttles.holders("api"));
+    const { permits, unanswered } = await outcome(pods[1]!.throttles.holders("api"));
     expect(unanswered).toEqual([]);
     expect(permits.map(({ podId }) => podId)).toEqual([pods[0]!.podId, pods[0]!.podId]);
     expect(permits.map(({ holder }) => holder)).toEqual(
@@ -182,6 +149,6 @@ describe("who holds permits", () => {
       ]),
     );
     ended.resolve();
-    await passing(Promise.all(pods.map((pod) => pod.stop())));
+    await fleet.stop();
   });
 });

@@ -2,46 +2,31 @@ import { describe, expect, test } from "vitest";
 import { movableClock } from "../base/contract/movable-clock.ts";
 import { minuteMs } from "../base/durations.ts";
 import { snooze } from "../base/errors.ts";
-import { uuidv7 } from "../base/ids.ts";
-import { silentLogger } from "../base/log.ts";
-import { seededRandom } from "../base/random.ts";
 import { flow } from "../flows/flow.ts";
-import { startHeartbeat } from "../pods/heartbeat.ts";
 import { storedPods } from "../pods/pods.ts";
 import { maxPulseBytes } from "../pods/pulse.ts";
 import { pulsesOf } from "../pods/sql.ts";
 import { createSeriesReader } from "../series/series.ts";
-import type { Database } from "../store/database.ts";
-import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
-import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { task } from "../tasks/task.ts";
 import { throttle } from "../throttles/throttle.ts";
 import type { Usable } from "./handlers.ts";
-import { resolveConfig } from "./config.ts";
-import { assemblePod, type Pod } from "./pod.ts";
+import { type Pod } from "./pod.ts";
+import { virtualPods } from "./contract/virtual-pods.ts";
 
 /** Pods on one store and one clock, with all that reaches the store. */
 async function openFleet() {
-  // Begins with a minute.
-  const clock = movableClock(1_800_000_000_000);
-  const memory = memoryDatabase(clock);
-  await migrate(memory);
   const sent: (readonly Statement[])[] = [];
-  const database: Database = {
-    ...memory,
-    read: (statement, options) => (sent.push([statement]), memory.read(statement, options)),
-    write: (statements, options) => (sent.push(statements), memory.write(statements, options)),
-  };
-  const random = seededRandom(1);
-  const ids = uuidv7(clock, random);
-  const pods: Pod[] = [];
-  const outcome = async <Value>(promise: Promise<Value>): Promise<Value> => {
-    let settled = false;
-    void promise.catch(() => {}).finally(() => (settled = true));
-    while (!settled) await clock.advance(50);
-    return promise;
-  };
+  const { clock, memory, database, outcome, ...fleet } = await virtualPods({
+    // Begins with a minute.
+    clock: movableClock(1_800_000_000_000),
+    stepMs: 50,
+    watch: (store) => ({
+      ...store,
+      read: (statement, options) => (sent.push([statement]), store.read(statement, options)),
+      write: (statements, options) => (sent.push(statements), store.write(statements, options)),
+    }),
+  });
   return {
     clock,
     outcome,
@@ -51,40 +36,14 @@ async function openFleet() {
       sent.filter((statements) =>
         statements.some((each) => /"table":"series"/.test(JSON.stringify(each.parts))),
       ),
-    async start(use: readonly Usable[]): Promise<Pod> {
-      const pod = await outcome(
-        assemblePod(resolveConfig({ use, log: silentLogger }), {
-          podId: ids.next(),
-          database,
-          clock,
-          random,
-          ids,
-          log: silentLogger,
-          startHeartbeat: (hooks) =>
-            startHeartbeat({
-              ...hooks,
-              database,
-              clock,
-              signs: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
-              onStall: () => {},
-            }),
-          reportAlive: () => {},
-          abandonCallsUpTo: () => {},
-          readMemory: () => 64_000_000,
-        }),
-      );
-      pods.push(pod);
-      return pod;
-    },
+    start: (use: readonly Usable[]): Promise<Pod> =>
+      fleet.start({ use }, { readMemory: () => 64_000_000 }),
     async series(subject: string) {
       const { points } = await createSeriesReader({ database: memory, clock }).read({ subject });
       return points;
     },
     pulses: async () => (await storedPods(memory)).map(({ pulse }) => pulse),
-    async [Symbol.asyncDispose]() {
-      for (const pod of pods) await outcome(pod.stop());
-      await memory.close();
-    },
+    [Symbol.asyncDispose]: fleet.stop,
   };
 }
 

@@ -1,38 +1,20 @@
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
-import { uuidv7 } from "../base/ids.ts";
-import { silentLogger } from "../base/log.ts";
-import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
-import { seededRandom } from "../base/random.ts";
-import { startHeartbeat } from "../pods/heartbeat.ts";
+import { eventLoopTurns } from "../base/contract/movable-clock.ts";
 import { task } from "../tasks/task.ts";
 import type { Database } from "../store/database.ts";
-import { migrate } from "../store/migrate.ts";
 import type { Statement } from "../store/sql.ts";
-import { memoryDatabase } from "../store/sqlite/inline.ts";
 import { throttle } from "../throttles/throttle.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
-import { assemblePod, type Pod, type PodEvent } from "./pod.ts";
-import { resolveConfig } from "./config.ts";
+import { type Pod, type PodEvent } from "./pod.ts";
 import type { TaskHandler } from "../tasks/model.ts";
+import { virtualPods } from "./contract/virtual-pods.ts";
 
 const second = 1_000;
 
 /** Pods on one store and one clock, with what each of them sends. */
 async function openFleet() {
-  const clock = movableClock();
-  const database = memoryDatabase(clock);
-  await migrate(database);
-  const random = seededRandom(1);
-  const ids = uuidv7(clock, random);
-  const pods: Pod[] = [];
-
-  const outcome = async <Value>(promise: Promise<Value>): Promise<Value> => {
-    let settled = false;
-    void promise.catch(() => {}).finally(() => (settled = true));
-    while (!settled) await clock.advance(100);
-    return promise;
-  };
+  const { clock, database, outcome, ...fleet } = await virtualPods();
 
   return {
     clock,
@@ -45,37 +27,19 @@ async function openFleet() {
         read: (statement) => (sent.push(statement), database.read(statement)),
         write: (statements) => (sent.push(...statements), database.write(statements)),
       };
-      const pod = await outcome(
-        assemblePod(resolveConfig({ use, log: silentLogger }), {
-          podId: ids.next(),
-          database: own,
-          clock,
-          random,
-          ids,
-          log: silentLogger,
-          startHeartbeat: (hooks) =>
-            startHeartbeat({
-              ...hooks,
-              database,
-              clock,
-              signs: { aliveCount: () => clock.monotonic(), abandonedUpTo: () => 0 },
-              onStall: () => {},
-            }),
-          reportAlive: () => {},
-          abandonCallsUpTo: () => {},
+      const pod = await fleet.start(
+        { use },
+        {
+          through: own,
           onEvent: (event) => events.push(event),
           ...(enlisted && { shareThrottles: shareWithProcess }),
-        }),
+        },
       );
-      pods.push(pod);
       const aboutThrottles = () =>
         sent.filter((statement) => JSON.stringify(statement).includes('"table":"throttle'));
       return { pod, events, aboutThrottles };
     },
-    async close(): Promise<void> {
-      for (const pod of pods) await outcome(pod.stop());
-      await database.close();
-    },
+    close: fleet.stop,
     [Symbol.asyncDispose]() {
       return this.close();
     },

@@ -24,6 +24,9 @@ export type EventWriter = {
 export type StreamedEvent = { type: string; id?: number; data: string };
 
 // Bytes that may wait for a slow client.
+// A proxy that buffers an answer before it passes it on would hold an endless one for ever.
+export const unbuffered = { "X-Accel-Buffering": "no" };
+
 export const defaultBufferBytes = 1024 * 1024;
 // Shorter than the idle timeout of common proxies.
 const heartbeatMs = 15_000;

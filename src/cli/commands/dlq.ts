@@ -1,8 +1,6 @@
-import process from "node:process";
-import { createInterface } from "node:readline/promises";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
-import { FlotillaError, hasCode } from "../../base/errors.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import type { DeadLetterPage, DeadLettersOptions } from "../../dead-letters/dead-letters.ts";
 import type { ChangedGroup, ErrorGroup } from "../../dead-letters/error-groups.ts";
 import { type GroupState, groupStates } from "../../dead-letters/groups.ts";
@@ -20,6 +18,7 @@ import {
   withSelection,
   withTarget,
 } from "../flags.ts";
+import { confirm, showUntilEnded } from "./acts/long-acts.ts";
 import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../output.ts";
 import type { Operations } from "../remote.ts";
 import { bar, count, plural, startProgressBar } from "../progress.ts";
@@ -31,8 +30,6 @@ type ListFlags = Flags & { name?: string; state?: GroupState; limit: number };
 type ShowFlags = Flags & { limit: number };
 
 type RedriveFlags = SelectFlags & { wait: boolean; maxStep?: number; fromStart?: true };
-
-const interrupted = 130;
 
 const limitOption = (byDefault: number) =>
   new Option("--limit <number>", "how many at most")
@@ -245,7 +242,7 @@ async function discard(id: string | undefined, flags: SelectFlags & { yes?: true
   const selection = selectionOf(id, flags);
   const { json, yes } = flags;
   await onTarget(flags, async (flotilla) => {
-    if (!yes) await confirm(await countOf(flotilla, selection));
+    if (!yes) await confirmDiscard(await countOf(flotilla, selection));
     const progress = startProgressBar();
     const onProgress = (done: number) => progress.show(`${plural(done, "task")} discarded`);
     const { discarded } = await flotilla.deadLetters
@@ -261,19 +258,11 @@ async function discard(id: string | undefined, flags: SelectFlags & { yes?: true
 }
 
 /** Asks for confirmation, because discarded tasks can only be retried one by one. */
-async function confirm(tasks: number): Promise<void> {
-  if (!process.stdin.isTTY) {
-    throw new FlotillaError(
-      "invalid_option",
-      `this discards ${plural(tasks, "failed task")}: add --yes to confirm`,
-    );
-  }
-  const ask = createInterface({ input: process.stdin, output: process.stderr });
-  const answer = await ask
-    .question(`Discard ${plural(tasks, "failed task")}? [y/N] `)
-    .finally(() => ask.close());
-  if (/^y(es)?$/i.test(answer.trim())) return;
-  throw new FlotillaError("cancelled", "nothing was changed");
+function confirmDiscard(tasks: number): Promise<void> {
+  return confirm({
+    question: `Discard ${plural(tasks, "failed task")}?`,
+    refusal: `this discards ${plural(tasks, "failed task")}: add --yes to confirm`,
+  });
 }
 
 function redriveCommands(dlq: Command): void {
@@ -341,23 +330,12 @@ async function follow(
   redriveId: string,
   { json, signals }: { json?: true; signals: StopSignals },
 ): Promise<void> {
-  const progress = startProgressBar();
-  const enough = new AbortController();
-  void signals.received.then(() => enough.abort());
-  let ended: Redrive;
-  try {
-    ended = await flotilla.deadLetters.followRedrive(redriveId, {
-      signal: enough.signal,
-      onProgress: (each) => progress.show(lineOf(each)),
-    });
-  } catch (error) {
-    if (!enough.signal.aborted || !hasCode(error, "cancelled")) throw error;
-    printNotice(`the redrive goes on: follow it with \`flotilla dlq follow ${redriveId}\``);
-    process.exitCode = interrupted;
-    return;
-  } finally {
-    progress.end();
-  }
+  const goesOn = `the redrive goes on: follow it with \`flotilla dlq follow ${redriveId}\``;
+  const ended = await showUntilEnded(
+    (options) => flotilla.deadLetters.followRedrive(redriveId, options),
+    { lineOf, goesOn, signals },
+  );
+  if (!ended) return;
   if (json) printJson(ended);
   else print(summaryOf(ended));
   if (ended.state !== "stopped") return;

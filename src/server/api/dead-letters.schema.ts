@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { content, named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
+import { content, named, next, pageLimit, paging, described, spec, time } from "./schema.ts";
 
 const message = () => content("error", z.string(), { as: "message" });
 
@@ -242,10 +242,7 @@ export const deadLetterSpecs = {
     ofTenant: true,
     query: z.strictObject({
       cursor: paging.cursor,
-      limit: described(
-        wholeNumber({ min: 1, max: 1_000 }),
-        "How many at most. Default 20.",
-      ).optional(),
+      limit: pageLimit("20"),
       tenant: described(z.string(), "Only those of this tenant's tasks alone.").optional(),
     }),
     answers: { 200: named("Redrives", z.object({ redrives: z.array(redrive), next })) },

@@ -121,10 +121,17 @@ export function wholeNumber({ min, max }: { min: number; max: number }) {
     .pipe(z.int().min(min).max(max));
 }
 
+/** How many items a page has at most. */
+export const pageLimit = (byDefault: string) =>
+  described(
+    wholeNumber({ min: 1, max: 1_000 }),
+    `How many at most. Default ${byDefault}.`,
+  ).optional();
+
 /** Query parameters of a page. */
 export const paging = {
   cursor: described(z.string().max(1_000), "The `next` of the page before.").optional(),
-  limit: described(wholeNumber({ min: 1, max: 1_000 }), "How many at most. Default 50.").optional(),
+  limit: pageLimit("50"),
 };
 
 export const next = described(
@@ -167,10 +174,7 @@ export const eventPaging = z.strictObject({
     wholeNumber({ min: 0, max: 2 ** 31 - 1 }),
     "The `next` of the page before.",
   ).optional(),
-  limit: described(
-    wholeNumber({ min: 1, max: 1_000 }),
-    "How many at most. Default 1,000.",
-  ).optional(),
+  limit: pageLimit("1,000"),
 });
 
 export const nextAfter = described(

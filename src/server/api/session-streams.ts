@@ -25,7 +25,7 @@ import { withPageSlot, route, type Route } from "../route.ts";
 import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
 import { entrySchema, sessionSchema, sessionSpecs } from "./sessions.schema.ts";
-import type { EventWriter, EventStreams } from "../event-streams.ts";
+import { type EventWriter, type EventStreams, unbuffered } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";
 import { actingAs } from "./sessions.ts";
 
@@ -45,8 +45,6 @@ type ExportView = { session: unknown; shown: (entry: Entry) => unknown };
 
 type InboxCursor = Pick<InboxItem, "activeAtMs" | "sessionId">;
 
-// A proxy that buffers an answer before it passes it on would hold an endless one for ever.
-const unbuffered = { "X-Accel-Buffering": "no" };
 const exportPageEntries = 200;
 
 /** Streamed answers: events of sessions and inboxes, and exports of whole sessions. */

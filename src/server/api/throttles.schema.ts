@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { label, named, next, paging, described, spec, time, wholeNumber } from "./schema.ts";
+import { label, named, next, pageLimit, paging, described, spec, time } from "./schema.ts";
 
 // The maximum of a throttle's declaration.
 const throttleText = () => z.string().max(200);
@@ -190,10 +190,7 @@ export const throttleSpecs = {
     verb: "fleet:read",
     query: z.strictObject({
       key: described(throttleText(), "Only permits of this key. Default: of all keys.").optional(),
-      limit: described(
-        wholeNumber({ min: 1, max: 1_000 }),
-        "How many at most. Default 100.",
-      ).optional(),
+      limit: pageLimit("100"),
     }),
     answers: { 200: holders },
     errors: ["invalid_option"],

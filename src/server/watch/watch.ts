@@ -1,12 +1,9 @@
-import type { EventStreams } from "../event-streams.ts";
+import { type EventStreams, unbuffered } from "../event-streams.ts";
 import { route, type Route } from "../route.ts";
 import type { WatchHub } from "./hub.ts";
 import { watchSpecs } from "./watch.schema.ts";
 
 export type WatchRoutes = { hub: Pick<WatchHub, "watch">; streams: EventStreams };
-
-// A proxy that buffers an answer before it passes it on would hold an endless one for ever.
-const unbuffered = { "X-Accel-Buffering": "no" };
 
 /** Live topics as server-sent events. The frame `watch` of a socket gives the same. */
 export function watchRoutes({ hub, streams }: WatchRoutes): Route[] {

@@ -1,8 +1,5 @@
-import process from "node:process";
-import { createInterface } from "node:readline/promises";
 import { type Command, Option } from "commander";
 import { systemClock } from "../../../base/clock.ts";
-import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import { type Bulk, type BulkAction, type BulkRequest, statusesOf } from "../../../bulk/bulk.ts";
 import type { BulkPreview } from "../../../bulk/bulks.ts";
 import type { PodInfo } from "../../../runtime/pods.ts";
@@ -17,8 +14,9 @@ import {
   withPage,
   withTarget,
 } from "../../flags.ts";
+import { confirm, showUntilEnded } from "./long-acts.ts";
 import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../../output.ts";
-import { bar, count, plural, startProgressBar } from "../../progress.ts";
+import { bar, count, plural } from "../../progress.ts";
 import type { Operations } from "../../remote.ts";
 import { type StopSignals, stopSignals } from "../../signals.ts";
 import { parseInput } from "../../task-flags.ts";
@@ -43,8 +41,6 @@ type ActFlags = Flags &
     yes?: true;
     wait: boolean;
   };
-
-const interrupted = 130;
 
 const descriptions: Readonly<Record<BulkAction, string>> = {
   cancel: "cancel all pending and claimed tasks and runs that match",
@@ -147,7 +143,7 @@ async function act(
     if (preview || !yes) {
       const found = await flotilla.bulk.preview(request);
       if (preview) return showPreview(request, found, json);
-      await confirm(request, found);
+      await confirmAct(request, found);
     }
     const begun = await flotilla.bulk.start(request);
     if (!json) print(`bulk ${oneLine(begun.bulkId, 100)}`);
@@ -171,19 +167,11 @@ function matchedText({ matched, isExact }: Pick<BulkPreview, "matched" | "isExac
 }
 
 /** Asks for confirmation, with the number of tasks that match. */
-async function confirm({ action }: BulkRequest, found: BulkPreview): Promise<void> {
-  if (!process.stdin.isTTY) {
-    throw new FlotillaError(
-      "invalid_option",
-      `${action} would be for ${matchedText(found)}: add --yes to confirm, or --preview to see some`,
-    );
-  }
-  const ask = createInterface({ input: process.stdin, output: process.stderr });
-  const answer = await ask
-    .question(`${action} ${matchedText(found)}? [y/N] `)
-    .finally(() => ask.close());
-  if (/^y(es)?$/i.test(answer.trim())) return;
-  throw new FlotillaError("cancelled", "nothing was changed");
+function confirmAct({ action }: BulkRequest, found: BulkPreview): Promise<void> {
+  return confirm({
+    question: `${action} ${matchedText(found)}?`,
+    refusal: `${action} would be for ${matchedText(found)}: add --yes to confirm, or --preview to see some`,
+  });
 }
 
 /** Shows the progress of a bulk until it ends. A signal only ends the display; the bulk goes on. */
@@ -192,23 +180,10 @@ async function follow(
   bulkId: string,
   { json, signals }: { json?: true; signals: StopSignals },
 ): Promise<void> {
-  const progress = startProgressBar();
-  const enough = new AbortController();
-  void signals.received.then(() => enough.abort());
-  let ended: Bulk;
-  try {
-    ended = await flotilla.bulk.follow(bulkId, {
-      signal: enough.signal,
-      onProgress: (each) => progress.show(lineOf(each)),
-    });
-  } catch (error) {
-    if (!enough.signal.aborted || !hasCode(error, "cancelled")) throw error;
-    printNotice(`the bulk goes on: follow it with \`flotilla bulk follow ${bulkId}\``);
-    process.exitCode = interrupted;
-    return;
-  } finally {
-    progress.end();
-  }
+  const goesOn = `the bulk goes on: follow it with \`flotilla bulk follow ${bulkId}\``;
+  const shown = { lineOf, goesOn, signals };
+  const ended = await showUntilEnded((options) => flotilla.bulk.follow(bulkId, options), shown);
+  if (!ended) return;
   if (json) printJson(ended);
   else print(summaryOf(ended));
 }

@@ -5,11 +5,11 @@ import {
   label,
   named,
   next,
+  pageLimit,
   paging,
   shortText,
   spec,
   time,
-  wholeNumber,
 } from "../schema.ts";
 
 const status = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
@@ -126,10 +126,7 @@ export const bulkSpecs = {
     ofTenant: true,
     query: z.strictObject({
       cursor: paging.cursor,
-      limit: described(
-        wholeNumber({ min: 1, max: 1_000 }),
-        "How many at most. Default 20.",
-      ).optional(),
+      limit: pageLimit("20"),
       tenant: described(z.string(), "Only those on this tenant's tasks alone.").optional(),
     }),
     answers: { 200: named("Bulks", z.object({ bulks: z.array(bulk), next })) },
