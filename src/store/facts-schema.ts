@@ -1,4 +1,13 @@
-import { defaultNow, index, jsonReader, keyText, sql, type Statement, table } from "./sql.ts";
+import {
+  defaultNow,
+  dropIndex,
+  index,
+  jsonReader,
+  keyText,
+  sql,
+  type Statement,
+  table,
+} from "./sql.ts";
 
 // For lists by a value of the payload.
 const lists: readonly Statement[] = [sql`${jsonReader}`];
@@ -115,6 +124,16 @@ const bulk: readonly Statement[] = [
     where state = 'running'`,
 ];
 
+/** The tasks that run under a limit, by indexes that no statement about other claims can mean. */
+const running: readonly Statement[] = [
+  sql`${dropIndex("task_running_key")}`,
+  sql`create index ${index("task_running_key")} on ${table("task")} (concurrency_key)
+    where coalesce(status, '') = 'claimed' and concurrency_key is not null`,
+  sql`${dropIndex("task_running_tenant")}`,
+  sql`create index ${index("task_running_tenant")} on ${table("task")} (tenant)
+    where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default'`,
+];
+
 const drains: readonly Statement[] = [
   // 1 while the pod is to take no more work. It reads it with its heartbeat.
   sql`alter table ${table("pod")} add column drain integer not null default 0`,
@@ -135,4 +154,5 @@ export const facts: readonly Statement[] = [
   ...sessionApprovals,
   ...bulk,
   ...drains,
+  ...running,
 ];

@@ -10,11 +10,11 @@
 -- src/tasks/sql/task-state.ts: hasFreeSlots
 not exists (select 1 from flotilla.task_limit given
     where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+    where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope))
   and not exists (select 1 from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
       and held.tenant between task.tenant and task.tenant))
 
 -- src/tasks/sql/task-state.ts: isBlocked
@@ -107,6 +107,9 @@ coalesce(task.status, '') = 'pending'
 task.claim_call in ($1, $2)
 -- values: [5,-5]
 
+-- src/tasks/sql/task-state.ts: isRunning
+coalesce(task.status, '') = 'claimed'
+
 -- src/tasks/sql/task-state.ts: nextSeq
 (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id)
 
@@ -150,21 +153,21 @@ order by seq
 
 -- src/tasks/sql/task-state.ts: runningOfKey
 (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)
+    where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope)
 
 -- src/tasks/sql/task-state.ts: runningOfTenant
 (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
       and held.tenant between task.tenant and task.tenant)
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfKey
 (select given.max_running - (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+    where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
     where given.scope = task.concurrency_key)
 
 -- src/tasks/sql/task-state.ts: freeSlotsOfTenant
 (select given.max_running - (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
       and held.tenant between task.tenant and task.tenant) from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant)
 
@@ -662,11 +665,11 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
   from flotilla.task task
   where name in ($5) and status = 'pending' and parked = 4 and not exists (select 1 from flotilla.task_limit given
   where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+  where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope))
 and not exists (select 1 from flotilla.task_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= now_ms() or run_at <= last_update) and (claimed_by is null or claimed_by = $6
   or claimed_by not in (select pod_id from flotilla.pod where status = 'up' and drain = 0)
@@ -688,11 +691,11 @@ select task_id, name, tenant, concurrency_key, limited
     from flotilla.task task
     where name in ($3) and status = 'pending' and parked = 4 and not exists (select 1 from flotilla.task_limit given
     where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+    where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope))
   and not exists (select 1 from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant
       and given.max_running <= (select count(*) from flotilla.task held
-    where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+    where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
       and held.tenant between task.tenant and task.tenant)) and deaths >= 2
       and (run_at <= now_ms() or run_at <= last_update) and claimed_by = $4
     order by created_at, task_id limit 1 ) of_kind) alone
@@ -773,7 +776,7 @@ with recursive step (name, tenant, nth) as (
 select name, tenant, exists (select 1 from flotilla.task_limit given
   where given.scope = 'tenant/' || step.tenant
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
   and held.tenant between step.tenant and step.tenant)) as is_full
 from step where tenant is not null
 -- values: ["","{\"mail\"}",10]
@@ -824,7 +827,7 @@ select count(*) from (
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
@@ -837,7 +840,7 @@ select count(*) from (
     and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+  where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
   where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
   where slots is null or nth <= slots) free order by place limit cast($6 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
@@ -870,7 +873,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
@@ -883,7 +886,7 @@ select task_id, name, payload, claim_token, created_at, max_attempts, concurrenc
     and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+  where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
   where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
   where slots is null or nth <= slots) free order by place limit cast($6 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
@@ -919,7 +922,7 @@ select address from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
 returning task_id
 -- instead of returning:
 with tried as (
@@ -933,7 +936,7 @@ select task_id from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope)))
 -- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}","pod-1",5,2]
 
 -- src/tasks/sql/concurrency.ts: claimLimited
@@ -959,7 +962,7 @@ select count(*) from (
     from (
       select address, place, tenant, concurrency_key, row_number() over (partition by tenant order by place) as nth,
         case when row_number() over (partition by tenant order by place) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between tried.tenant and tried.tenant) from flotilla.task_limit given
   where given.scope = 'tenant/' || tried.tenant) end as first_slots
       from (select * from (
@@ -972,7 +975,7 @@ select count(*) from (
     and flow_version is null and task_version is null
   for update of task skip locked) tried
       where concurrency_key is null or (select given.max_running - (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+  where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
   where given.scope = tried.concurrency_key) >= 1) tried) counted) ranked
   where slots is null or nth <= slots) free order by place limit cast($6 as integer))) and status = 'pending'
     and exists (select 1 from flotilla.pod where pod_id = $7 and claim_floor < $8
@@ -1007,7 +1010,7 @@ select address from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope)))))
 returning task_id
 -- instead of returning:
 with tried as (
@@ -1021,7 +1024,7 @@ select task_id from tried where tried.scope = any(array(
   select given.scope from flotilla.task_limit given
   where given.scope = any(array(select scope from tried))
     and given.max_running <= (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope)))
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope)))
 -- values: ["{\"task-1\"}","{0}","{\"key/mail/acme\"}","pod-1",5,1]
 
 -- src/tasks/sql/concurrency.ts: unblock
@@ -1032,7 +1035,7 @@ where ctid = any(array(
     from (
       select address, blocked_by, row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth,
         case when row_number() over (partition by blocked_by order by priority desc, created_at, task_id) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
 where given.scope = blocked.blocked_by) end as slots
       from (select * from (
   select ctid as address, blocked_by, priority, created_at, task_id from flotilla.task
@@ -1064,7 +1067,7 @@ where status = 'pending' and ctid = any(array(
     from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) wanted)
   select address from next
   where address is not null and coalesce((select given.max_running - (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
 where given.scope = next.scope), 1) > 0))
 -- values: ["{\"key/mail/acme\"}"]
 
@@ -1080,7 +1083,7 @@ where ctid = any(array(
     from (
       select address, blocked_by, row_number() over (partition by blocked_by order by priority desc, created_at, task_id) as nth,
         case when row_number() over (partition by blocked_by order by priority desc, created_at, task_id) = 1 then (select given.max_running - (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) from flotilla.task_limit given
 where given.scope = blocked.blocked_by) end as slots
       from (select * from (
   select ctid as address, blocked_by, priority, created_at, task_id from flotilla.task
@@ -2334,13 +2337,13 @@ when status in ('pending', 'claimed') then 1 when status is null then 2 else 3 e
 -- src/tasks/sql/why.ts: readSlotHolders
 select task_id, name, tenant, claimed_by, since_at from (
   select task_id, name, tenant, claimed_by, last_update as since_at
-  from flotilla.task where status = 'claimed' and concurrency_key between $1 and $2 limit cast($3 as integer)) held
+  from flotilla.task where coalesce(status, '') = 'claimed' and concurrency_key between $1 and $2 limit cast($3 as integer)) held
 order by since_at, task_id limit cast($4 as integer)
 -- values: ["key/mail/acme","key/mail/acme",1000,20]
 
 select task_id, name, tenant, claimed_by, since_at from (
   select task_id, name, tenant, claimed_by, last_update as since_at
-  from flotilla.task where status = 'claimed' and limited = 1 and tenant <> 'default'
+  from flotilla.task where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default'
       and tenant between $1 and $2 limit cast($3 as integer)) held
 order by since_at, task_id limit cast($4 as integer)
 -- values: ["acme","acme",1000,20]
@@ -2892,7 +2895,7 @@ order by claimed_by, claim_call limit cast($2 as integer)
 -- values: ["pod-1",10]
 
 select task_id from flotilla.task
-where status = 'claimed' and concurrency_key is not null
+where coalesce(status, '') = 'claimed' and concurrency_key is not null
   and concurrency_key >= $1 and concurrency_key <= $2
 order by concurrency_key limit cast($3 as integer)
 -- values: ["key/mail/k","key/mail/k",10]
@@ -3827,8 +3830,8 @@ select wanted.scope,
   (select by_hand from flotilla.task_limit given where given.scope = wanted.scope) as by_hand,
   case when wanted.tenant is null
     then (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between wanted.scope and wanted.scope) else (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between wanted.scope and wanted.scope) else (select count(*) from flotilla.task held
+where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
   and held.tenant between wanted.tenant and wanted.tenant) end as running,
   (select count(*) from (select 1 from flotilla.task task
     where task.blocked_by = wanted.scope and task.status = 'pending' and task.parked = 3
@@ -3855,7 +3858,7 @@ order by scope limit cast($3 as integer)
 -- src/tasks/sql/limits.ts: blockedScopes
 select scope, (select max_running from flotilla.task_limit given where given.scope = blocked.scope)
   - (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between blocked.scope and blocked.scope) as free_slots
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between blocked.scope and blocked.scope) as free_slots
 from (
 with recursive step (scope, nth) as (
   select (select min(task.blocked_by) from flotilla.task task
@@ -3869,7 +3872,7 @@ select scope from step) blocked where scope is not null
 
 -- src/tasks/sql/limits.ts: unneededLimits
 select scope, (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between page.scope and page.scope) = 0
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between page.scope and page.scope) = 0
 and not exists (select 1 from flotilla.task task
   where task.status = 'pending' and task.parked = 3 and task.blocked_by = page.scope) as unneeded
 from (select scope from flotilla.task_limit where scope > $1 and by_hand = 0
@@ -3881,19 +3884,19 @@ delete from flotilla.task_limit where scope in (
   select scope from flotilla.task_limit given
   where given.by_hand = 0 and given.scope in (select scope from (select scope collate "C" as scope from unnest($1::text[]) as each_row (scope)) old)
     and (select count(*) from flotilla.task held
-where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope) = 0
+where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope) = 0
 and not exists (select 1 from flotilla.task task
   where task.status = 'pending' and task.parked = 3 and task.blocked_by = given.scope) for update skip locked)
 -- values: ["{\"key/mail/acme\"}"]
 
 -- src/tasks/sql/limits.ts: tenantCounts
 select 'running' as state, tenant, count(*) as tasks from (
-  select tenant from flotilla.task where status = 'claimed' and limited = 1 and tenant <> 'default'
+  select tenant from flotilla.task where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default'
   order by tenant limit cast($1 as integer)) running group by tenant
 union all
 select 'running', tenant, count(*) from (
   select tenant from flotilla.task
-  where status = 'claimed' and concurrency_key is not null and tenant = 'default'
+  where coalesce(status, '') = 'claimed' and concurrency_key is not null and tenant = 'default'
   order by concurrency_key limit cast($2 as integer)) running group by tenant
 union all
 select 'ready', tenant, count(*) from (

@@ -179,6 +179,7 @@ export const taskStatements: RoomStatements = {
     selectStates: () => taskState.selectStates(["task-1", "task-2"]),
     isPending: () => taskState.isPending(sql`task`),
     isOfCall: () => taskState.isOfCall(sql`task.`, 5),
+    isRunning: () => taskState.isRunning(sql`task.`),
     nextSeq: () => taskState.nextSeq(sql`task.task_id`),
     requestMark: () => taskState.requestMark("task-1", "request-1"),
     writesBefore: () => taskState.writesBefore(sql`task.task_id`),

@@ -16,6 +16,7 @@ import {
   runningOfKey,
   runningOfTenant,
   tenantOf,
+  isRunning,
 } from "./task-state.ts";
 
 const tasks = table("task");
@@ -123,12 +124,12 @@ export function tenantCounts(): Statement {
   const bounded = limit(maxCounted);
   return sql`
     select 'running' as state, tenant, count(*) as tasks from (
-      select tenant from ${tasks} where status = 'claimed' and limited = 1 and tenant <> 'default'
+      select tenant from ${tasks} where ${isRunning(sql``)} and limited = 1 and tenant <> 'default'
       order by tenant ${bounded}) running group by tenant
     union all
     select 'running', tenant, count(*) from (
       select tenant from ${tasks}
-      where status = 'claimed' and concurrency_key is not null and tenant = 'default'
+      where ${isRunning(sql``)} and concurrency_key is not null and tenant = 'default'
       order by concurrency_key ${bounded}) running group by tenant
     union all
     select 'ready', tenant, count(*) from (

@@ -21,6 +21,7 @@ import {
   isSetAside,
   waitsForSignal,
   waitsForTasks,
+  isRunning,
 } from "./task-state.ts";
 
 const tasks = table("task");
@@ -124,10 +125,10 @@ export function runningTasks(
       select task_id from ${tasks} where status = 'claimed'
       order by claimed_by, claim_call ${limit(max)}`;
   }
-  // As a range, so that the order isn't redundant: it leaves the planner no index of other claims.
+  // Written as a range for the reason that `runningOfKey` is.
   return sql`
     select task_id from ${tasks}
-    where status = 'claimed' and concurrency_key is not null
+    where ${isRunning(sql``)} and concurrency_key is not null
       and concurrency_key >= ${scope} and concurrency_key <= ${scope}
     order by concurrency_key ${limit(max)}`;
 }

@@ -10,6 +10,7 @@ import {
   isReadyAlone,
   parked,
   tenantOf,
+  isRunning,
 } from "./task-state.ts";
 
 const tasks = table("task");
@@ -75,8 +76,8 @@ export function readSlotHolders(scope: string, count: number): Statement {
   // Written as a range for the reason that `runningOfKey` is.
   const held =
     tenant === undefined
-      ? sql`status = 'claimed' and concurrency_key between ${scope} and ${scope}`
-      : sql`status = 'claimed' and limited = 1 and tenant <> 'default'
+      ? sql`${isRunning(sql``)} and concurrency_key between ${scope} and ${scope}`
+      : sql`${isRunning(sql``)} and limited = 1 and tenant <> 'default'
           and tenant between ${tenant} and ${tenant}`;
   return sql`
     select task_id, name, tenant, claimed_by, since_at from (
