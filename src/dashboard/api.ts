@@ -10,7 +10,7 @@ import { parseExact } from "./facts/exact-json.ts";
 /** All that the dashboard asks of the server and does there, with the types of the routes themselves. */
 
 type Spec = { readonly answers: Readonly<Record<number, z.ZodType>> };
-type Answered<Of extends Spec> = z.output<Of["answers"][keyof Of["answers"] & number]>;
+export type Answered<Of extends Spec> = z.output<Of["answers"][keyof Of["answers"] & number]>;
 
 export type HomeFacts = Answered<typeof fleetSpecs.home>;
 export type DepthFacts = Answered<typeof fleetSpecs.depth>["names"];
@@ -36,9 +36,10 @@ export type TaskQuery = {
 export type FailedSelection = { readonly group: string } | { readonly taskId: string };
 
 type Query = Readonly<Record<string, string | number | undefined>>;
-type Act = { readonly actId: string };
+export type Act = { readonly actId: string };
 
-const pageSize = 100;
+/** So many entries a page of a list has. */
+export const pageSize = 100;
 
 export const api = {
   home: (signal: AbortSignal) => read<HomeFacts>("", {}, signal),
@@ -90,11 +91,11 @@ export function errorSentence(error: unknown): string {
   return message.slice(0, 1).toUpperCase() + message.slice(1) + end;
 }
 
-function part(id: string): string {
+export function part(id: string): string {
   return encodeURIComponent(id);
 }
 
-function read<Answer>(path: string, query: Query, signal: AbortSignal): Promise<Answer> {
+export function read<Answer>(path: string, query: Query, signal: AbortSignal): Promise<Answer> {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, String(value)]],
   );
@@ -105,9 +106,14 @@ function read<Answer>(path: string, query: Query, signal: AbortSignal): Promise<
   );
 }
 
-function send<Answer>(path: string, { actId }: Act, body?: object): Promise<Answer> {
+export function send<Answer>(
+  path: string,
+  { actId }: Act,
+  body?: object,
+  method: "POST" | "PUT" | "DELETE" = "POST",
+): Promise<Answer> {
   const init = {
-    method: "POST",
+    method,
     headers: {
       Accept: "application/json",
       "Flotilla-Action": actId,

@@ -8,6 +8,8 @@ import {
 } from "@tanstack/react-router";
 import type { TaskQuery } from "./api.ts";
 import { mountPath } from "./browser.ts";
+import { auditSearchIn } from "./facts/audit/search.ts";
+import { queueSearchIn } from "./facts/queues/rows.ts";
 import { Failed, PageTitle } from "./parts/states.tsx";
 import { Shell } from "./shell/shell.tsx";
 
@@ -54,8 +56,104 @@ const pods = createRoute({
   component: lazyRouteComponent(() => import("./pages/pods.tsx"), "PodsPage"),
 });
 
+const flows = createRoute({
+  getParentRoute: () => root,
+  path: "/flows",
+  component: lazyRouteComponent(() => import("./pages/flows.tsx"), "FlowsPage"),
+});
+
+const flow = createRoute({
+  getParentRoute: () => root,
+  path: "/flows/$flow",
+  component: lazyRouteComponent(() => import("./pages/flow.tsx"), "OneFlowPage"),
+});
+
+const run = createRoute({
+  getParentRoute: () => root,
+  path: "/runs/$runId",
+  component: lazyRouteComponent(() => import("./pages/run.tsx"), "OneRunPage"),
+});
+
+const throttles = createRoute({
+  getParentRoute: () => root,
+  path: "/throttles",
+  component: lazyRouteComponent(() => import("./pages/throttles.tsx"), "ThrottlesPage"),
+});
+
+const throttle = createRoute({
+  getParentRoute: () => root,
+  path: "/throttles/$throttle",
+  component: lazyRouteComponent(() => import("./pages/throttle.tsx"), "OneThrottlePage"),
+});
+
+const sessions = createRoute({
+  getParentRoute: () => root,
+  path: "/sessions",
+  component: lazyRouteComponent(() => import("./pages/sessions.tsx"), "SessionsPage"),
+});
+
+const session = createRoute({
+  getParentRoute: () => root,
+  path: "/sessions/$sessionId",
+  component: lazyRouteComponent(() => import("./pages/session.tsx"), "OneSessionPage"),
+});
+
+const approvals = createRoute({
+  getParentRoute: () => root,
+  path: "/approvals",
+  component: lazyRouteComponent(() => import("./pages/approvals.tsx"), "ApprovalsPage"),
+});
+
+const queues = createRoute({
+  getParentRoute: () => root,
+  path: "/queues",
+  validateSearch: queueSearchIn,
+  component: lazyRouteComponent(() => import("./pages/queues/queues.tsx"), "QueuesPage"),
+});
+
+const schedules = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules",
+  validateSearch: (search: Record<string, unknown>): { cursor?: string } =>
+    textIn(search, "cursor"),
+  component: lazyRouteComponent(() => import("./pages/schedules/schedules.tsx"), "SchedulesPage"),
+});
+
+const schedule = createRoute({
+  getParentRoute: () => root,
+  path: "/schedules/$scheduleId",
+  validateSearch: (search: Record<string, unknown>): { cursor?: string } =>
+    textIn(search, "cursor"),
+  component: lazyRouteComponent(() => import("./pages/schedules/schedule.tsx"), "OneSchedulePage"),
+});
+
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: "/audit",
+  validateSearch: auditSearchIn,
+  component: lazyRouteComponent(() => import("./pages/audit.tsx"), "WhoDidWhatPage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([overview, tasks, task, failures, pods]),
+  routeTree: root.addChildren([
+    overview,
+    tasks,
+    task,
+    queues,
+    schedules,
+    schedule,
+    failures,
+    flows,
+    flow,
+    run,
+    throttles,
+    throttle,
+    sessions,
+    session,
+    approvals,
+    pods,
+    audit,
+  ]),
   basepath: mountPath,
   scrollRestoration: true,
   defaultPendingMs: 200,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { type Missed, planOf, maxTimes } from "./plan.ts";
+import { type Missed, planOf, maxTimes, skippedBefore } from "./plan.ts";
 import { timesOf } from "./times.ts";
 
 const minuteMs = 60_000;
@@ -88,5 +88,33 @@ describe("what to do about a schedule", () => {
     expect(none).toEqual({ fire: [], skipped: 0, nextAtMs: null });
     const lastOne = planOf(over, { nextAtMs: last, afterMs: last - 1, missed: "once" }, nowMs);
     expect(lastOne).toEqual({ fire: [last], skipped: 0, nextAtMs: null });
+  });
+});
+
+describe("times that got no task", () => {
+  const at = (...all: (number | null)[]) =>
+    all.map((minute) => (minute === null ? null : from + minute * minuteMs));
+
+  test("are counted between each firing and the one before it, newest first", () => {
+    expect(skippedBefore(times, at(9, 8, 5, 4))).toEqual([0, 2, 0, null]);
+    expect(skippedBefore(times, [])).toEqual([]);
+  });
+
+  test("aren't those of a firing by hand, which comes between two others", () => {
+    expect(skippedBefore(times, at(null, 9, null, 6))).toEqual([null, 2, null, null]);
+  });
+
+  test("aren't known where the pattern doesn't lead from one firing to the next", () => {
+    const hourly = timesOf("0 * * * *", "UTC");
+    const [first, second] = [hourly.next(from)!, hourly.next(hourly.next(from)!)!];
+    expect(skippedBefore(hourly, [second, first, from + minuteMs])).toEqual([0, 0, null]);
+    expect(skippedBefore(times, [from + 90_000, from])).toEqual([null, null]);
+    expect(skippedBefore(times, at(1, 1))).toEqual([null, null]);
+    expect(skippedBefore({ next: () => null }, at(2, 1))).toEqual([null, null]);
+  });
+
+  test("are looked for up to a bound, for a whole page", () => {
+    expect(skippedBefore(times, at(200, 100, 0))).toEqual([99, 99, null]);
+    expect(skippedBefore(times, at(1_001, 1_000, 0))).toEqual([0, null, null]);
   });
 });

@@ -84,3 +84,37 @@ function chosen(
       return nowMs - last <= graceMs ? [last] : [];
   }
 }
+
+// Times of a page that are looked at, because a page is read every few seconds while a person looks.
+const maxLookedAt = 300;
+
+/**
+ * Pure. Of firings, newest first, how many times came between each and the one before it. Null where there
+ * is none before, where it was fired by hand, where the pattern doesn't lead from one to the other, as after
+ * a change of it, and where there are too many to look at.
+ */
+export function skippedBefore(
+  times: Pick<Times, "next">,
+  scheduledMs: readonly (number | null)[],
+): (number | null)[] {
+  let looksLeft = maxLookedAt;
+  const between = (fromMs: number, toMs: number): number | null => {
+    let at: number | null = fromMs;
+    for (let skipped = 0; looksLeft > 0; skipped++) {
+      looksLeft--;
+      at = times.next(at);
+      if (at === toMs) return skipped;
+      if (at === null || at > toMs) return null;
+    }
+    return null;
+  };
+  const before: (number | null)[] = [];
+  scheduledMs.reduceRight<number | null>((earlierMs, atMs, index) => {
+    before[index] = earlierMs;
+    return atMs ?? earlierMs;
+  }, null);
+  return scheduledMs.map((atMs, index) => {
+    const fromMs = before[index]!;
+    return atMs === null || fromMs === null ? null : between(fromMs, atMs);
+  });
+}

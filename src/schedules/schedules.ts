@@ -11,6 +11,7 @@ import { writeUntilKnown, type RetryOptions, untilKnown } from "../store/retry.t
 import type { Database, Row } from "../store/database.ts";
 import { hasMore } from "../store/page.ts";
 import type { Statement } from "../store/sql.ts";
+import { skippedBefore } from "./plan.ts";
 import { type Schedule, taskOf, toSchedule } from "./rows.ts";
 import {
   checkScheduleId,
@@ -88,6 +89,11 @@ export type ScheduleFiring = {
   readonly endedAtMs: number | null;
   /** Attempts that have failed. */
   readonly failures: number;
+  /**
+   * How many times of the schedule came since the firing before and got no task, because they were missed
+   * or it was paused; null where that isn't known, as after its pattern was changed.
+   */
+  readonly skipped: number | null;
 };
 
 export type FiringPage = { readonly firings: ScheduleFiring[]; readonly next: string | null };
@@ -134,6 +140,26 @@ export function createSchedules(parts: SchedulesParts): Schedules {
     checkScheduleId(scheduleId);
     const [row] = await database.read(getSchedules([scheduleId]));
     return row ?? missing(scheduleId);
+  };
+
+  /** How many times got no task before each of these firings, if the schedule is still there. */
+  const skippedIn = async (
+    scheduleId: string,
+    firings: readonly MadeFiring[],
+  ): Promise<readonly (number | null)[]> => {
+    const [row] = firings.length === 0 ? [] : await database.read(getSchedules([scheduleId]));
+    const unknown = firings.map(() => null);
+    if (!row) return unknown;
+    try {
+      const times = timesOf(row["pattern"], row["zone"]);
+      return skippedBefore(
+        times,
+        firings.map(({ scheduledAtMs }) => scheduledAtMs),
+      );
+    } catch {
+      // It is broken, which the schedule itself says.
+      return unknown;
+    }
   };
 
   /** Pauses or resumes a schedule, unless it was changed since it was read. */
@@ -215,7 +241,12 @@ export function createSchedules(parts: SchedulesParts): Schedules {
       if (rows.length === 0) await found(scheduleId);
       const page = rows.slice(0, limit);
       // A task that is being deleted at this moment has a link and no row.
-      const firings = page.filter((row) => row["status"] !== null).map(toFiring);
+      const kept = rows.filter((row) => row["status"] !== null).map(toFiring);
+      const skipped = await skippedIn(scheduleId, kept);
+      const shown = new Set(page.map((row) => row["task_id"] as string));
+      const firings = kept
+        .map((firing, at) => ({ ...firing, skipped: skipped[at]! }))
+        .filter(({ taskId }) => shown.has(taskId));
       const hasMorePages = rows.length > limit;
       return { firings, next: hasMorePages ? (page.at(-1)!["task_id"] as string) : null };
     },
@@ -347,7 +378,9 @@ function factsOf({ name, pattern, zone, missed }: Row | Definition): string {
   return JSON.stringify({ name, pattern, zone, missed });
 }
 
-function toFiring(row: Row): ScheduleFiring {
+type MadeFiring = Omit<ScheduleFiring, "skipped">;
+
+function toFiring(row: Row): MadeFiring {
   const createdAtMs = Number(row["created_at"]);
   const scheduledAtMs = row["scheduled_at"] === null ? null : Number(row["scheduled_at"]);
   const status = row["status"] as TaskStatus;

@@ -3718,7 +3718,7 @@ with recursive step (name) as (
     where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
   from step where step.name is not null)
 select name from step where name is not null limit cast($1 as integer)
--- values: [200]
+-- values: [2000]
 
 -- src/tasks/sql/inspect.ts: readyDepth
 select level.name,
@@ -3957,6 +3957,15 @@ select id, action, outcome from flotilla.audit where id = $1
 
 -- src/tasks/sql/limits.ts: listPauses
 select name, at, reason from flotilla.task_pause where paused = 1 order by name
+
+-- src/tasks/sql/limits.ts: listPausesWithActors
+select pause.name, pause.at, pause.reason, (
+  select entry.actor from flotilla.audit entry
+  where entry.subject = pause.name and coalesce(entry.action, '') = 'names.pause'
+    and entry.at >= pause.at - $1
+  order by entry.at desc, entry.id desc limit cast($2 as integer)) as actor
+from flotilla.task_pause pause where pause.paused = 1 order by pause.name
+-- values: [10000,1]
 
 -- src/tasks/sql/limits.ts: notifyPods
 update flotilla.pod set pauses = pauses + 1

@@ -3706,7 +3706,7 @@ with recursive step (name) as (
     where task.name > step.name and task.status = 'pending' and task.parked = 0 and task.deaths < 2)
   from step where step.name is not null)
 select name from step where name is not null limit cast(? as integer)
--- values: [200]
+-- values: [2000]
 
 -- src/tasks/sql/inspect.ts: readyDepth
 select level.name,
@@ -3945,6 +3945,15 @@ select id, action, outcome from flotilla_audit where id = ?
 
 -- src/tasks/sql/limits.ts: listPauses
 select name, at, reason from flotilla_task_pause where paused = 1 order by name
+
+-- src/tasks/sql/limits.ts: listPausesWithActors
+select pause.name, pause.at, pause.reason, (
+  select entry.actor from flotilla_audit entry
+  where entry.subject = pause.name and coalesce(entry.action, '') = 'names.pause'
+    and entry.at >= pause.at - ?
+  order by entry.at desc, entry.id desc limit cast(? as integer)) as actor
+from flotilla_task_pause pause where pause.paused = 1 order by pause.name
+-- values: [10000,1]
 
 -- src/tasks/sql/limits.ts: notifyPods
 update flotilla_pod set pauses = pauses + 1

@@ -482,6 +482,7 @@ export const taskStatements: RoomStatements = {
     dropPause: () => limits.dropPause("mail", 3),
     entryOfPause: () => limits.entryOfPause({ name: "mail", number: 2, paused: 1 }, entry),
     listPauses: () => limits.listPauses(),
+    listPausesWithActors: () => limits.listPausesWithActors(),
     notifyPods: () => limits.notifyPods(),
     podIds: () => limits.podIds(),
     notifyPod: () => limits.notifyPod("pod-1"),

@@ -50,9 +50,9 @@ function show(paused: readonly Paused[], { json }: Flags): void {
   if (json) return printJson({ paused });
   if (paused.length === 0) return print("nothing is paused");
   const nowMs = systemClock.now();
-  const rows = paused.map(({ name, sinceMs, reason }) => [
+  const rows = paused.map(({ name, sinceMs, reason, by }) => [
     name === allNames ? "everything" : oneLine(name, 200),
-    `paused ${ago(nowMs, sinceMs)} ago`,
+    `paused ${ago(nowMs, sinceMs)} ago${by == null ? "" : ` by ${oneLine(by, 100)}`}`,
     paint("dim", oneLine(reason ?? "", 200)),
   ]);
   print(columns(rows));

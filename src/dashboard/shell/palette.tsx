@@ -4,7 +4,7 @@ import { api } from "../api.ts";
 import { mountPath } from "../browser.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useHome, useLive, useSeesAll } from "../live.ts";
-import { places } from "./places.ts";
+import { isPlaceFor, places } from "./places.ts";
 
 type Choice = {
   readonly key: string;
@@ -92,7 +92,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
 
 function useChoices(text: string): Choice[] {
   const navigate = useNavigate();
-  const { links } = useHome();
+  const { links, caller } = useHome();
   const seesAll = useSeesAll();
   const depth = useLive(["depth"], api.depth, { isOff: !seesAll });
   const wanted = text.toLowerCase();
@@ -108,7 +108,7 @@ function useChoices(text: string): Choice[] {
       ]
     : [];
   const pages = places
-    .filter(({ name, isOfAll }) => fits(name) && (seesAll || !isOfAll))
+    .filter((place) => fits(place.name) && isPlaceFor(place, caller))
     .map(({ to, name }) => ({
       key: to,
       text: name,

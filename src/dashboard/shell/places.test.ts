@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { commandOf, keyHelp, places } from "./places.ts";
+import { commandOf, isPlaceFor, keyHelp, places } from "./places.ts";
 
 const press = (key: string, more: object = {}) => ({
   key,
@@ -38,5 +38,22 @@ describe("a key", () => {
     const listed = keyHelp.map(([keys]) => keys);
     for (const { key } of places) expect(listed).toContain(`g ${key}`);
     expect(new Set(places.map(({ key }) => key)).size).toBe(places.length);
+  });
+});
+
+describe("a page", () => {
+  const namesFor = (caller: Parameters<typeof isPlaceFor>[1]) =>
+    places.filter((place) => isPlaceFor(place, caller)).map(({ name }) => name);
+
+  test("is shown to callers that see something there", () => {
+    const admin = namesFor({ verbs: ["fleet:read", "admin"] });
+    expect(admin).toEqual(places.map(({ name }) => name));
+    const viewer = namesFor({ verbs: ["fleet:read"] });
+    expect(viewer).toContain("Queues");
+    expect(viewer).not.toContain("Audit");
+    const ofTenant = namesFor({ verbs: ["fleet:read", "admin"], tenant: "acme" });
+    expect(ofTenant).toContain("Tasks");
+    for (const name of ["Queues", "Schedules", "Pods", "Audit"])
+      expect(ofTenant).not.toContain(name);
   });
 });

@@ -1,18 +1,49 @@
+import type { Verb } from "../../protocol/verbs.ts";
+
 /** The pages that people go to, with the key that leads there after `g`. */
 export type Place = {
-  readonly to: "/" | "/tasks" | "/failures" | "/pods";
+  readonly to:
+    | "/"
+    | "/tasks"
+    | "/queues"
+    | "/schedules"
+    | "/failures"
+    | "/flows"
+    | "/throttles"
+    | "/sessions"
+    | "/approvals"
+    | "/pods"
+    | "/audit";
   readonly name: string;
   readonly key: string;
   /** It is about all tenants, so that a caller of one has no use for it. */
   readonly isOfAll?: true;
+  /** What a caller must be allowed to see anything there. */
+  readonly needs?: Verb;
 };
 
 export const places: readonly Place[] = [
   { to: "/", name: "Overview", key: "o" },
   { to: "/tasks", name: "Tasks", key: "t" },
+  { to: "/queues", name: "Queues", key: "q", isOfAll: true },
+  { to: "/schedules", name: "Schedules", key: "d", isOfAll: true },
   { to: "/failures", name: "Failures", key: "f" },
+  { to: "/flows", name: "Flows", key: "l" },
+  { to: "/throttles", name: "Throttles", key: "r", isOfAll: true },
+  { to: "/sessions", name: "Sessions", key: "s" },
+  { to: "/approvals", name: "Approvals", key: "a" },
   { to: "/pods", name: "Pods", key: "p", isOfAll: true },
+  { to: "/audit", name: "Audit", key: "u", isOfAll: true, needs: "admin" },
 ];
+
+/** Whether a caller has a use for a page. */
+export function isPlaceFor(
+  { isOfAll, needs }: Place,
+  caller: { readonly verbs: readonly Verb[]; readonly tenant?: string | undefined } | undefined,
+): boolean {
+  const seesAll = caller?.tenant === undefined;
+  return (seesAll || !isOfAll) && (needs === undefined || (caller?.verbs.includes(needs) ?? false));
+}
 
 /** What keys do, for the list of them. */
 export const keyHelp: readonly (readonly [string, string])[] = [

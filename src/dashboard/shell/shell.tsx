@@ -4,18 +4,10 @@ import { api, errorSentence, type HomeFacts } from "../api.ts";
 import { leaveTo, signInHref, wallClockMs } from "../browser.ts";
 import type { ServerState } from "../facts/server-state.ts";
 import { visibleLine } from "../facts/visible.ts";
-import {
-  announce,
-  HomeContext,
-  useServerState,
-  useHome,
-  useLive,
-  useNotice,
-  useSeesAll,
-} from "../live.ts";
+import { announce, HomeContext, useServerState, useHome, useLive, useNotice } from "../live.ts";
 import { Failed, Loading } from "../parts/states.tsx";
 import { Palette } from "./palette.tsx";
-import { commandOf, keyHelp, type KeyCommand, places } from "./places.ts";
+import { commandOf, isPlaceFor, keyHelp, type KeyCommand, places } from "./places.ts";
 
 /** What is around every page: where to go, who is signed in, and whether the server is there. */
 export function Shell() {
@@ -63,7 +55,7 @@ function Stranger({ home, onRetry }: { home: HomeFacts; onRetry: () => void }) {
 
 function Frame() {
   const [open, setOpen] = useState<"palette" | "help">();
-  const seesAll = useSeesAll();
+  const { caller } = useHome();
   useKeys(setOpen);
   return (
     <div className="app">
@@ -81,7 +73,7 @@ function Frame() {
         <nav aria-label="Pages">
           <ul>
             {places
-              .filter(({ isOfAll }) => seesAll || !isOfAll)
+              .filter((place) => isPlaceFor(place, caller))
               .map(({ to, name }) => (
                 <li key={to}>
                   <Link

@@ -239,13 +239,16 @@ export function firingContract(kind: StoreKind): void {
       const first = await scene.schedules.firings("mail", { limit: 2 });
       expect(first.firings).toMatchObject([
         { taskId: byHand, scheduledAtMs: null, lagMs: null, status: "pending", endedAtMs: null },
-        { taskId: ended, status: "failed", failures: 3 },
+        { taskId: ended, status: "failed", failures: 3, skipped: 0 },
       ]);
       const [, failed] = first.firings;
       expect(failed!.lagMs).toBe(failed!.createdAtMs - failed!.scheduledAtMs!);
       expect(failed!.endedAtMs).toBeGreaterThan(0);
       const second = await scene.schedules.firings("mail", { limit: 2, cursor: first.next! });
-      expect(second).toMatchObject({ firings: [{ taskId: made[2]!["task_id"] }], next: null });
+      expect(second).toMatchObject({
+        firings: [{ taskId: made[2]!["task_id"], skipped: null }],
+        next: null,
+      });
       // They outlive their schedule, as long as they are kept.
       await scene.schedules.remove("mail");
       expect((await scene.schedules.firings("mail")).firings).toHaveLength(3);

@@ -7,6 +7,10 @@ const paused = named(
     name: described(z.string(), "A task's name, or `*` where everything is paused."),
     sinceMs: time(),
     reason: label(z.string()).nullable(),
+    by: described(
+      label(z.string()).nullable(),
+      "The actor, as in the audit; null where that has no entry of it.",
+    ),
   }),
 );
 const pauses = named("Pauses", z.object({ paused: z.array(paused) }));

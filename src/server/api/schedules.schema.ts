@@ -61,6 +61,10 @@ const firing = named(
     lagMs: described(z.int().nullable(), "How much later than its time it was made."),
     endedAtMs: time().nullable(),
     failures: z.int(),
+    skipped: described(
+      z.int().nullable(),
+      "How many times came since the firing before and got no task: missed, or paused. Null where unknown.",
+    ),
   }),
   "A task that a schedule has made.",
 );

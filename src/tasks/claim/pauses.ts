@@ -8,7 +8,7 @@ import { writeUntilKnown } from "../../store/retry.ts";
 import {
   dropPause,
   entryOfPause,
-  listPauses,
+  listPausesWithActors,
   numberToPause,
   numberToResume,
   podIds,
@@ -29,6 +29,8 @@ export type Paused = {
   readonly name: string;
   readonly sinceMs: number;
   readonly reason: string | null;
+  /** The actor, as in the audit; null where it has no entry of it, as of a handler. */
+  readonly by: string | null;
 };
 
 export type Pauses = {
@@ -135,11 +137,12 @@ export function createPauses(
       onEnqueued?.();
     },
     async paused() {
-      const found = await database.read(listPauses());
+      const found = await database.read(listPausesWithActors());
       return found.map((row) => ({
         name: row["name"],
         sinceMs: Number(row["at"]),
         reason: row["reason"],
+        by: row["actor"],
       }));
     },
   };

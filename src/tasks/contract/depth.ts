@@ -3,7 +3,7 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import { limit, now, sql } from "../../store/sql.ts";
 import { readDepth } from "../inspect/depth.ts";
 import { closeStores, openTasks, type TasksHarness, rowsOf } from "./harness.ts";
-import { maxDepthCount } from "../sql/inspect.ts";
+import { maxDepthCount, maxNamesCounted } from "../sql/inspect.ts";
 
 /** What the depth of the queue promises on every store. */
 export function depthContract(kind: StoreKind): void {
@@ -89,6 +89,17 @@ export function depthContract(kind: StoreKind): void {
         expect(seen[name]!.oldestMs).toBeLessThan(to);
       }
       expect(seen["c"]).toEqual({ ...none, delayed: 1 });
+    });
+
+    test("counts every one of two thousand names", async () => {
+      await queue.database.write([
+        sql`insert into ${rowsOf} (name, priority)
+          with recursive step (at) as (
+            select 1 union all select at + 1 from step where at < ${maxNamesCounted + 1})
+          select 'name-' || cast(at as text), at % 3 from step`,
+      ]);
+      const ready = Object.values(await depth()).filter((each) => each.ready === 1);
+      expect(ready).toHaveLength(maxNamesCounted);
     });
 
     test("isn't counted beyond its limit", async () => {

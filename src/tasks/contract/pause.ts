@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { actAs } from "../../audit/actor.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
@@ -37,6 +38,22 @@ export function pauseContract(kind: StoreKind): void {
       await queue.resume("a");
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
       expect(await queue.paused()).toEqual([]);
+    });
+
+    test("a pause says by which actor it was made, and not by that of an earlier one", async () => {
+      const by = async () => (await queue.paused()).map(({ by: actor }) => actor);
+      await actAs({ kind: "key", keyName: "ops" }, () => queue.pause("a"));
+      expect(await by()).toEqual(["key/ops"]);
+      await actAs({ kind: "user", user: "zoe" }, () => queue.pause("a", { reason: "again" }));
+      // It was paused already, and stays the pause that it was.
+      expect(await by()).toEqual(["key/ops"]);
+      await queue.resume("a");
+      await queue.database.write([
+        sql`update ${table("audit")} set at = at - 60000 where subject = 'a'`,
+      ]);
+      // As one of a handler, which leaves no entry.
+      await queue.database.write([putPause("a", null, 1_000)]);
+      expect(await by()).toEqual([null]);
     });
 
     test("everything waits while everything is paused, whatever its limits or its deaths, and what runs goes on", async () => {

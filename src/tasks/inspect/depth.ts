@@ -6,6 +6,7 @@ import {
   countClaimed,
   countTasks,
   maxDepthCount,
+  maxNamesCounted,
   namesWaiting,
   otherDepths,
   readyDepth,
@@ -37,6 +38,9 @@ export type NameDepth = Readonly<Record<DepthState, number>> & {
 /** How many tasks there are of each name. No number is counted beyond `maxDepthCount`. */
 export type Depth = ReadonlyMap<string, NameDepth>;
 
+// Few names have tasks of more than one priority.
+const maxLevelsCounted = 2 * maxNamesCounted;
+
 /** Reads only the ends of indexes, so the cost does not depend on the table's size. */
 export async function readDepth(database: Database): Promise<Depth> {
   const [names, others, pauses] = await Promise.all([
@@ -49,7 +53,7 @@ export async function readDepth(database: Database): Promise<Depth> {
   const levels =
     waiting.length === 0
       ? []
-      : (await database.read(levelsInUse(waiting))).map((row) => ({
+      : (await database.read(levelsInUse(waiting, maxLevelsCounted))).map((row) => ({
           name: row["name"] as string,
           priority: Number(row["priority"]),
         }));

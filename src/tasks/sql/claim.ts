@@ -160,7 +160,7 @@ export function frontierOf(claimed: readonly Row[]): Frontier {
  * The priorities in use, found by stepping along the index, because reading every row of a backlog
  * would take too long.
  */
-export function levelsInUse(names: readonly string[]): Statement {
+export function levelsInUse(names: readonly string[], max = maxLevels): Statement {
   const wanted = rows(
     { name: "text" },
     names.map((name) => [name]),
@@ -175,7 +175,7 @@ export function levelsInUse(names: readonly string[]): Statement {
         where task.name = level.name and ${isReady} and task.priority < level.priority)
       from level where level.priority is not null)
     select name, priority from level where priority is not null
-    order by priority, name ${limit(maxLevels)}`;
+    order by priority, name ${limit(max)}`;
 }
 
 /** Like `claimTasks`, but oldest first regardless of priority, so that nothing starves. */

@@ -45,7 +45,8 @@ const pauses = table("task_pause");
 
 /** Counts stop here, so that a read costs the same for a queue of any length. */
 export const maxDepthCount = 10_000;
-const maxNames = 200;
+/** The names whose ready tasks are counted. A fleet with more of them is counted up to here. */
+export const maxNamesCounted = 2_000;
 // A retry keeps its place by age but has waited only since it was due, so the oldest few are
 // compared.
 const maxOldest = 100;
@@ -333,7 +334,7 @@ export function namesWaiting(): Statement {
       select (select min(task.name) from ${tasks} task
         where task.name > step.name and ${ofTask.isReady})
       from step where step.name is not null)
-    select name from step where name is not null ${limit(maxNames)}`;
+    select name from step where name is not null ${limit(maxNamesCounted)}`;
 }
 
 /**

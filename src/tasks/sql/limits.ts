@@ -23,6 +23,7 @@ const tasks = table("task");
 const limits = table("task_limit");
 const pauses = table("task_pause");
 const pods = table("pod");
+const audit = table("audit");
 
 /** Counts stop here. */
 const maxCounted = 10_000;
@@ -200,6 +201,23 @@ export function entryOfPause(
 
 export function listPauses(): Statement {
   return sql`select name, at, reason from ${pauses} where paused = 1 order by name`;
+}
+
+// An entry is written in the transaction of its pause, a moment before it.
+const entryLeadMs = 10_000;
+
+/**
+ * The pauses, each with the actor of its entry. A pause that a handler has made has none, and an entry of
+ * an earlier pause isn't taken for its own.
+ */
+export function listPausesWithActors(): Statement {
+  return sql`
+    select pause.name, pause.at, pause.reason, (
+      select entry.actor from ${audit} entry
+      where entry.subject = pause.name and coalesce(entry.action, '') = 'names.pause'
+        and entry.at >= pause.at - ${entryLeadMs}
+      order by entry.at desc, entry.id desc ${limit(1)}) as actor
+    from ${pauses} pause where pause.paused = 1 order by pause.name`;
 }
 
 /** Changes the number of every pod, so that their next claims read the pauses. */

@@ -1,0 +1,31 @@
+import { describe, expect, test } from "vitest";
+import { actions } from "../../../audit/act.ts";
+import { actWords, auditActions, auditSubject } from "./entry.ts";
+
+describe("an entry of the audit", () => {
+  test("has words for every act that there is", () => {
+    expect(auditActions.toSorted()).toEqual([...actions].toSorted());
+  });
+
+  test("leads to its subject", () => {
+    const of = (action: string, subject: string | null) => auditSubject({ action, subject });
+    expect(of("tasks.cancel", "t1")).toEqual({ kind: "task", id: "t1" });
+    expect(of("runs.retry", "r1")).toEqual({ kind: "run", id: "r1" });
+    expect(of("sessions.stop", "s1")).toEqual({ kind: "session", id: "s1" });
+    expect(of("schedules.fire", "nightly")).toEqual({ kind: "schedule", id: "nightly" });
+    expect(of("pods.drain", "p1")).toEqual({ kind: "pod", id: "p1" });
+    expect(of("limits.set", "tenant/acme")).toEqual({ kind: "limit", id: "tenant/acme" });
+    expect(of("names.pause", "mail")).toEqual({ kind: "name", id: "mail" });
+    expect(of("names.pause", "*")).toEqual({ kind: "everything" });
+    expect(of("throttles.pin", "openai/eu")).toEqual({ kind: "throttle", id: "openai" });
+    expect(of("keys.revoke", "k1")).toEqual({ kind: "other", id: "k1" });
+    expect(of("tasks.prune", null)).toBeUndefined();
+  });
+
+  test("of an act that a later server has is shown by its name, and leads nowhere", () => {
+    for (const action of ["moons.launch", "__proto__", "constructor"]) {
+      expect(actWords(action)).toBe(`did ${action} to`);
+      expect(auditSubject({ action, subject: "x" })).toEqual({ kind: "other", id: "x" });
+    }
+  });
+});

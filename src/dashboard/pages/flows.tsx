@@ -1,0 +1,5 @@
+import { PageTitle } from "../parts/states.tsx";
+
+export function FlowsPage() {
+  return <PageTitle name="Flows">Flows</PageTitle>;
+}

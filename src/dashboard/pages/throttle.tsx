@@ -1,0 +1,5 @@
+import { PageTitle } from "../parts/states.tsx";
+
+export function OneThrottlePage() {
+  return <PageTitle name="Throttle">Throttle</PageTitle>;
+}

@@ -1,0 +1,5 @@
+import { PageTitle } from "../parts/states.tsx";
+
+export function ThrottlesPage() {
+  return <PageTitle name="Throttles">Throttles</PageTitle>;
+}
