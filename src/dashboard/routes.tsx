@@ -24,6 +24,7 @@ const root = createRootRoute({
 const overview = createRoute({
   getParentRoute: () => root,
   path: "/",
+  validateSearch: (search: Record<string, unknown>): { span?: string } => textIn(search, "span"),
   component: lazyRouteComponent(() => import("./pages/overview.tsx"), "OverviewPage"),
 });
 
@@ -77,13 +78,19 @@ const run = createRoute({
 const throttles = createRoute({
   getParentRoute: () => root,
   path: "/throttles",
-  component: lazyRouteComponent(() => import("./pages/throttles.tsx"), "ThrottlesPage"),
+  validateSearch: (search: Record<string, unknown>): { cursor?: string } =>
+    textIn(search, "cursor"),
+  component: lazyRouteComponent(() => import("./pages/throttles/throttles.tsx"), "ThrottlesPage"),
 });
 
 const throttle = createRoute({
   getParentRoute: () => root,
   path: "/throttles/$throttle",
-  component: lazyRouteComponent(() => import("./pages/throttle.tsx"), "OneThrottlePage"),
+  validateSearch: (search: Record<string, unknown>): { key?: string; span?: string } => ({
+    ...textIn(search, "key"),
+    ...textIn(search, "span"),
+  }),
+  component: lazyRouteComponent(() => import("./pages/throttles/throttle.tsx"), "OneThrottlePage"),
 });
 
 const sessions = createRoute({

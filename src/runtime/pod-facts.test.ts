@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { movableClock } from "../base/contract/movable-clock.ts";
+import type { Prices } from "../base/usage.ts";
 import { minuteMs } from "../base/durations.ts";
 import { snooze } from "../base/errors.ts";
 import { flow } from "../flows/flow.ts";
@@ -36,8 +37,8 @@ async function openFleet() {
       sent.filter((statements) =>
         statements.some((each) => /"table":"series"/.test(JSON.stringify(each.parts))),
       ),
-    start: (use: readonly Usable[]): Promise<Pod> =>
-      fleet.start({ use }, { readMemory: () => 64_000_000 }),
+    start: (use: readonly Usable[], more: { prices?: Prices } = {}): Promise<Pod> =>
+      fleet.start({ use, ...more }, { readMemory: () => 64_000_000 }),
     async series(subject: string) {
       const { points } = await createSeriesReader({ database: memory, clock }).read({ subject });
       return points;
@@ -102,6 +103,35 @@ describe("what a pod counts", () => {
     expect(point).toMatchObject({ counts: { success: 1 }, run: { count: 1 } });
     expect(point!.gauges["bound"]).toBeGreaterThan(0);
     expect(point!.gauges["inFlight"]).toBeGreaterThan(0);
+  });
+
+  test("is of the tokens and the money of a throttle's calls, minute by minute", async () => {
+    await using fleet = await openFleet();
+    const api = throttle("api");
+    const usage = () => ({ inputTokens: 1_000, cachedInputTokens: 200, outputTokens: 10 });
+    const ask = task("ask", {}, ({ input }) => {
+      const model = {
+        provider: "any",
+        modelId: input as string,
+        doGenerate: async () => ({ usage: usage() }),
+      };
+      return api
+        .middleware()
+        .wrapGenerate({ model, params: {} })
+        .then(() => null);
+    });
+    const prices = { small: { input: 2, output: 10, cached: 1 } };
+    const pod = await fleet.start([ask], { prices });
+    for (const model of ["small", "small", "unpriced"])
+      await fleet.outcome(pod.waitFor(await pod.enqueue(ask, model)));
+    await fleet.clock.advance(minuteMs);
+    await fleet.outcome(pod.waitFor(await pod.enqueue(ask, "small")));
+    await fleet.clock.advance(minuteMs);
+    const cost = 800 * 2 + 200 * 1 + 10 * 10;
+    expect((await fleet.series("throttle:api")).map(({ counts }) => counts)).toMatchObject([
+      { inputTokens: 3_000, outputTokens: 30, cachedTokens: 600, costMillionths: 2 * cost },
+      { inputTokens: 1_000, outputTokens: 10, cachedTokens: 200, costMillionths: cost },
+    ]);
   });
 
   test("costs an idle pod nothing: no statement, and no pulse beside its heartbeat", async () => {

@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { costMillionths, type ModelTotal, type Prices } from "../base/usage.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Observation } from "../pods/liveness.ts";
@@ -23,6 +24,8 @@ export type PodFactsParts = {
   /** How often `tick` is called. */
   tickMs: number;
   registry: ThrottleRegistry;
+  /** What models cost, if that is known. */
+  prices?: Prices | undefined;
   /** How many tasks the pod holds, and which of them it has run for longest. */
   held: () => number;
   longestRunning: (count: number) => readonly PulsedTask[];
@@ -41,7 +44,7 @@ export function createPodFacts(parts: PodFactsParts) {
   const { podId, clock, tickMs } = parts;
   const recorder = createRecorder();
   const ended: Record<string, number> = {};
-  const throttles = createThrottleCounts(parts.registry);
+  const throttles = createThrottleCounts(parts.registry, parts.prices);
   let claimed = 0;
   let chunks = 0;
   let seen: { readonly storeMs: number; readonly atMs: number } | undefined;
@@ -186,13 +189,28 @@ export function createPodFacts(parts: PodFactsParts) {
 function countTurn(tally: Tally, event: Extract<PodEvent, { type: "turn_ended" }>): void {
   countOf(tally, event.outcome);
   countOf(tally, "chunks", event.chunks);
-  for (const { input, output, cached } of event.tokens) {
-    countOf(tally, "inputTokens", input);
-    countOf(tally, "outputTokens", output);
-    countOf(tally, "cachedTokens", cached);
-  }
+  for (const total of event.tokens) countTokens(tally, total);
   if (event.ttftMs !== undefined) countDurationOf(tally.wait, event.ttftMs);
   countDurationOf(tally.run, event.durationMs);
+}
+
+function countTokens(tally: Tally, { input, output, cached }: ModelTotal): void {
+  countOf(tally, "inputTokens", input);
+  countOf(tally, "outputTokens", output);
+  countOf(tally, "cachedTokens", cached);
+}
+
+/** The tokens of each model that have come since. */
+function tokensSince(before: readonly ModelTotal[], now: readonly ModelTotal[]): ModelTotal[] {
+  return now.map(({ model, input, output, cached }) => {
+    const known = before.find((each) => each.model === model);
+    return {
+      model,
+      input: input - (known?.input ?? 0),
+      output: output - (known?.output ?? 0),
+      cached: cached - (known?.cached ?? 0),
+    };
+  });
 }
 
 /** What limiters had when they were last counted, and their samples since. */
@@ -201,6 +219,7 @@ type Watched = {
   readonly used: number;
   readonly durations: readonly number[];
   readonly sumMs: number;
+  readonly tokens: readonly ModelTotal[];
 };
 
 type Samples = { inFlight: number; waiting: number };
@@ -210,10 +229,11 @@ const nothing: Watched = {
   used: 0,
   durations: [],
   sumMs: 0,
+  tokens: [],
 };
 
 /** Counts of the throttles in use, as differences of what their limiters count anyway. */
-function createThrottleCounts(registry: ThrottleRegistry) {
+function createThrottleCounts(registry: ThrottleRegistry, prices: Prices | undefined) {
   const watched = new WeakMap<Limiter, Watched>();
   const bounds = new WeakMap<Limiter, number>();
   let samples = new Map<Limiter, Samples>();
@@ -221,7 +241,7 @@ function createThrottleCounts(registry: ThrottleRegistry) {
   /** Returns whether it had calls since it was counted last. */
   const addCalls = (limiter: Limiter, tallyOf: () => Tally): boolean => {
     const before = watched.get(limiter) ?? nothing;
-    const { outcomes, used, durations, sumMs } = limiter.usage();
+    const { outcomes, used, durations, sumMs, tokens } = limiter.usage();
     const entries = Object.entries(outcomes).map(
       ([outcome, count]) =>
         [outcome, count - before.outcomes[outcome as keyof typeof outcomes]] as const,
@@ -236,7 +256,12 @@ function createThrottleCounts(registry: ThrottleRegistry) {
         more;
     }
     tally.run.sumMs += sumMs - before.sumMs;
-    watched.set(limiter, { outcomes: { ...outcomes }, used, durations: [...durations], sumMs });
+    for (const total of tokensSince(before.tokens, tokens)) {
+      countTokens(tally, total);
+      countOf(tally, "costMillionths", costMillionths([total], prices) ?? 0);
+    }
+    const own = { outcomes: { ...outcomes }, durations: [...durations] };
+    watched.set(limiter, { ...own, used, sumMs, tokens });
     return true;
   };
 

@@ -171,6 +171,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     ...parts,
     tickMs: heartbeatMs / 2,
     registry: throttles.registry,
+    prices: settings.prices,
     held: () => worker?.running ?? 0,
     longestRunning: (count) => worker?.longestRunning(count) ?? [],
     setPulse: (pulse) => setPulse(pulse),

@@ -21,8 +21,10 @@ export type SeriesStep = "minute" | "hour";
 export type ReadSeriesOptions = {
   /** Such as `task:mail`, `flow:order pay`, `throttle:openai`, or `task` for all tasks. */
   subject: string;
-  /** From this time on. Default: an hour before `toMs`, with `step: "hour"` a day. */
+  /** From this time on. Default: `spanMs` before `toMs`. */
   fromMs?: number;
+  /** How long before `toMs` it begins, in place of `fromMs`. Default: an hour, with `step: "hour"` a day. */
+  spanMs?: number;
   /** Up to this time. Default: now. */
   toMs?: number;
   /** How much time a point stands for. Default `minute`, of which the last 24 hours are kept. */
@@ -94,10 +96,10 @@ export function createSeriesReader({
 }): SeriesReader {
   return {
     async read(options) {
-      checkOptions("series", options, ["subject", "fromMs", "toMs", "step"]);
+      checkOptions("series", options, ["subject", "fromMs", "toMs", "spanMs", "step"]);
       const { subject, step = "minute", toMs = clock.now() } = options;
       checkChoice("step", step, ["minute", "hour"]);
-      const { fromMs = toMs - (step === "minute" ? hourMs : dayMs) } = options;
+      const fromMs = beginOf(options, step, toMs);
       checkSubject(subject);
       const span = step === "minute" ? minuteMs : hourMs;
       checkSpan({ fromMs, toMs, span });
@@ -175,6 +177,14 @@ function checkSubject(subject: string): void {
     "invalid_option",
     "subject must be such as task:mail, flow:order, flow:order pay, agent:support, throttle:openai, pod:<id>, other:task, or a kind alone: task",
   );
+}
+
+function beginOf({ fromMs, spanMs }: ReadSeriesOptions, step: SeriesStep, toMs: number): number {
+  if (spanMs === undefined) return fromMs ?? toMs - (step === "minute" ? hourMs : dayMs);
+  if (fromMs !== undefined)
+    throw new FlotillaError("invalid_option", "give either fromMs or spanMs, and not both");
+  checkNumber("spanMs", spanMs, { min: 1, max: toMs });
+  return toMs - spanMs;
 }
 
 function checkSpan({ fromMs, toMs, span }: { fromMs: number; toMs: number; span: number }): void {

@@ -448,7 +448,7 @@ describe("roles", () => {
       "after agent at cursor epoch exact flow fromStart group incarnation key lastMessageId lastSeq " +
       "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user " +
       // Of the audit and of series, which hold no payloads.
-      "action actor subject from kind step to";
+      "action actor subject from kind span step to";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));
     const others = [...new Set(asked)].filter((name) => !plain.split(" ").includes(name));
     // It does: see "finds tasks by a value of their payload, for callers that may see payloads".

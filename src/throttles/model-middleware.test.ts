@@ -93,6 +93,28 @@ describe("the middleware for models", () => {
     expect(outcomes(api).success).toBe(1);
   });
 
+  test("counts what models report of their calls, once for one that is wrapped twice", async () => {
+    const api = throttle("api");
+    const other = throttle("account");
+    const model = new MockLanguageModelV4({
+      modelId: "small",
+      doGenerate: async () => ({ ...answer, usage: { ...usage } }),
+      doStream: async () => ({ stream: convertArrayToReadableStream(parts) }),
+    });
+    const twice = wrapLanguageModel({
+      model: modelOf(api, model),
+      middleware: [api.middleware(), other.middleware()],
+    });
+    await inPod(() => generateText({ model: twice, prompt: "hi" }));
+    await inPod(() => api.run(() => generateText({ model: twice, prompt: "hi" })));
+    await inPod(() => streamText({ model: modelOf(api, model), prompt: "hi" }).text);
+    const counted = (calls: number) => [
+      { model: "small", input: 30 * calls, output: 70 * calls, cached: 0 },
+    ];
+    expect(limiterOf(api).usage().tokens).toEqual(counted(3));
+    expect(limiterOf(other).usage().tokens).toEqual(counted(2));
+  });
+
   test("acquires a permit for each of the SDK's own retries", async () => {
     const api = throttle("api", { initial: 1, max: 1, mode: "local" });
     let attempts = 0;

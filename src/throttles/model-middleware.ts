@@ -5,7 +5,7 @@ import type { Limiter } from "./limiter/limiter.ts";
 import type { AcquireOptions, HeldPermit, QueuePosition, ThrottledCall } from "./limiter/permit.ts";
 import type { HeadersLike } from "./rate-headers.ts";
 import { runUnderPermit } from "./run.ts";
-import { countingUsage } from "./scope.ts";
+import { countingUsage, currentScope } from "./scope.ts";
 import { watchParts } from "./stream.ts";
 import type { Priority } from "./limiter/priority.ts";
 import type { CallOutcome } from "./classify.ts";
@@ -90,7 +90,8 @@ export function throttleMiddleware(
           reportHeaders(result, headers);
           const tokens = usedTokens(result);
           if (tokens !== undefined && countsTokens(declared)) used(tokens);
-          countUsage(ledger, model, result);
+          const limiter = currentScope().throttles.of(declared, keyOf(model));
+          countUsage({ ledger, limiter }, model, result);
           return result;
         },
         acquireOptions(params),
@@ -120,7 +121,7 @@ export function throttleMiddleware(
             const stream = untilStreamEnds(result.stream, permit, limiter, (finish) => {
               const tokens = usedTokens(finish);
               if (tokens !== undefined && counting) permit.used(tokens);
-              countUsage(ledger, model, finish);
+              countUsage({ ledger, limiter }, model, finish);
             });
             return { ...result, stream };
           },
@@ -194,12 +195,16 @@ export function usedTokens(result: unknown): number | undefined {
 
 /** Counts the tokens that a model's result, or the last part of its stream, reports, if it does. */
 function countUsage(
-  ledger: UsageLedger | undefined,
+  { ledger, limiter }: { ledger: UsageLedger | undefined; limiter: Limiter },
   { modelId }: ModelLike,
   result: unknown,
 ): void {
-  const tokens = ledger && reportedTokens(field(result, "usage"));
-  if (tokens) ledger.count({ model: modelId, ...tokens }, "middleware");
+  const report = field(result, "usage");
+  const tokens = reportedTokens(report);
+  if (!tokens) return;
+  const usage = { model: modelId, ...tokens };
+  ledger?.count(usage, "middleware");
+  limiter.countTokens(usage, report as object);
 }
 
 // For English. Other languages need more tokens; the bucket settles the difference after the call.

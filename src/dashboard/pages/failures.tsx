@@ -8,6 +8,7 @@ import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, shortId, ShownText } from "../parts/text.tsx";
+import { FailureTrend } from "./plots.tsx";
 
 /** What is broken, and may it be tried again? Failed tasks by their error. */
 export function FailuresPage() {
@@ -130,13 +131,14 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
   );
 }
 
-function GroupTasks({ group: { group, message, tasks: count } }: { group: ErrorGroupFacts }) {
+function GroupTasks({ group: { group, name, message, tasks: count } }: { group: ErrorGroupFacts }) {
   const found = useLive(["failed", group], (signal) => api.failedTasks(group, signal));
   return (
     <div className="group-body">
       <pre tabIndex={0}>
         <LongText text={message} />
       </pre>
+      <FailureTrend name={name} />
       <Ready of={found} what="its tasks">
         {({ tasks }) => (
           <>

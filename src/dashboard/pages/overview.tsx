@@ -7,6 +7,7 @@ import { useHome, useLive, useNow, useSeesAll } from "../live.ts";
 import { Advice, Badge, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
+import { OverviewPlots } from "./plots.tsx";
 
 /** Is all well? One sentence, then what needs a look, then the counts. */
 export function OverviewPage() {
@@ -37,6 +38,7 @@ export function OverviewPage() {
         </Ready>
       )}
       {home.overview && <Counts overview={home.overview} />}
+      {seesAll && <OverviewPlots />}
       {home.overview && <Signals waiting={home.overview.waiting} />}
       {seesAll && (
         <Ready of={depth} what="counts">

@@ -320,6 +320,10 @@ export const fleetSpecs = {
         "From this time on, in milliseconds since 1970. Default: an hour or a day before.",
       ),
       to: moment("Up to this time. Default: now."),
+      span: described(
+        wholeNumber({ min: 1, max: 8.64e14 }),
+        "How many milliseconds before `to` it begins, in place of `from`.",
+      ).optional(),
       step: described(
         seriesStep,
         "How much time a point stands for. Default `minute`, of which a day is kept; of `hour` 30 days.",

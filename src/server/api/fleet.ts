@@ -55,8 +55,9 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.depth).to(async () => {
       return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
     }),
-    route(fleetSpecs.series).to(async ({ query: { subject, from: fromMs, to: toMs, step } }) => {
-      const options = withoutUndefined({ subject, fromMs, toMs, step });
+    route(fleetSpecs.series).to(async ({ query }) => {
+      const { subject, from: fromMs, to: toMs, span: spanMs, step } = query;
+      const options = withoutUndefined({ subject, fromMs, toMs, spanMs, step });
       return { status: 200, body: await flotilla.series.read(options) };
     }),
     route(fleetSpecs.subjects).to(async ({ query }) => {

@@ -50,6 +50,9 @@ describe("series over HTTP", () => {
         ],
       },
     });
+    const back = await get(`/v1/series?subject=task:mail&to=${at + hourMs}&span=${hourMs}`);
+    expect(back.body).toMatchObject({ fromMs: at, toMs: at + hourMs });
+    expect(back.body.points).toHaveLength(2);
     const { body } = await get("/v1/series?subject=task:mail&step=hour");
     expect(body.points.length).toBeGreaterThan(0);
     expect(await get("/v1/series?subject=task:none")).toMatchObject({ body: { points: [] } });
@@ -79,6 +82,10 @@ describe("series over HTTP", () => {
     "/v1/series?subject=task:mail&from=0&to=99999999999999",
     "/v1/series?subject=task:mail&from=5&to=4",
     "/v1/series?subject=task:mail&from=yesterday",
+    "/v1/series?subject=task:mail&from=5&span=60000",
+    "/v1/series?subject=task:mail&span=0",
+    "/v1/series?subject=task:mail&to=5&span=60000",
+    `/v1/series?subject=task:mail&span=${1_501 * minuteMs}`,
     "/v1/series?subject=task:mail&since=1",
     `/v1/series?subject=task:${"x".repeat(1_100)}`,
     "/v1/series/subjects?kind=session",

@@ -441,6 +441,8 @@ export function createLimiter(options: LimiterOptions) {
     /** What its calls have come to, and its limit, at a cost that many limiters may have at once. */
     usage: () => ({ ...callStats.totals(), limit: admission.limit() }),
 
+    countTokens: callStats.countTokens,
+
     longestMs: calls.longestMs,
     callsLastMs: calls.maxDurationMs,
 

@@ -1,3 +1,4 @@
+import { createUsageLedger, type ModelTotal, type ModelUsage } from "../../base/usage.ts";
 import type { BreakerState } from "../learning/limit-controller.ts";
 import { addHistograms, countDuration, type Histogram, percentile } from "../learning/histogram.ts";
 import {
@@ -146,6 +147,8 @@ export type CallTotals = {
   /** How long successful calls took. */
   readonly durations: Histogram;
   readonly sumMs: number;
+  /** The tokens that models have reported of them. */
+  readonly tokens: readonly ModelTotal[];
 };
 
 const windowMs = 30_000;
@@ -162,6 +165,8 @@ export function createCallStats(startMs: number) {
   const latencies = createWindow();
   const firstTokens = createWindow();
   const counts: number[] = [];
+  const ledger = createUsageLedger();
+  const reports = new WeakSet<object>();
   let sumMs = 0;
   let used = 0;
   let windowFromMs = startMs;
@@ -189,6 +194,13 @@ export function createCallStats(startMs: number) {
       meanMs = meanMs === undefined ? outcome.latencyMs : meanMs * 0.9 + outcome.latencyMs * 0.1;
     },
 
+    /** Counts the tokens of a call, once for each report: a model that is wrapped twice gives one. */
+    countTokens(usage: ModelUsage, report: object): void {
+      if (reports.has(report)) return;
+      reports.add(report);
+      ledger.count(usage, "middleware");
+    },
+
     /** About how long a call waits behind `ahead` others. */
     estimateWaitMs(ahead: number, limit: number): number | undefined {
       if (meanMs === undefined || limit < 1) return undefined;
@@ -196,7 +208,13 @@ export function createCallStats(startMs: number) {
     },
 
     /** The totals since the start, as they are at this moment: read them, and keep none. */
-    totals: (): CallTotals => ({ outcomes, used, durations: counts, sumMs }),
+    totals: (): CallTotals => ({
+      outcomes,
+      used,
+      durations: counts,
+      sumMs,
+      tokens: ledger.totals(),
+    }),
 
     snapshot(nowMs: number) {
       rotate(nowMs);
