@@ -1,4 +1,6 @@
+import { mkdirSync, readdirSync, rmSync, statfsSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import LongestFirst from "./test/sequence.ts";
@@ -68,6 +70,7 @@ const withPostgres = [...withoutServer, "./test/postgres/setup.ts"];
 // `npx vitest src/tasks` is a loop of seconds, for which Node is enough.
 const watches = !["run", "list"].some((command) => process.argv.includes(command));
 const postgresKinds = { FLOTILLA_TEST_KINDS: "postgres" };
+const inMemory = folderInMemory();
 
 export default defineConfig({
   resolve: {
@@ -116,6 +119,7 @@ export default defineConfig({
           globalSetup: withoutServer,
           include: ["src/**/*.test.ts", ...shape, onEveryStore],
           exclude: [...onPostgres, ...slow],
+          env: inMemory,
           isolate: false,
           maxWorkers,
           sequence: { groupOrder: 1 },
@@ -127,7 +131,7 @@ export default defineConfig({
           name: "stores",
           globalSetup: withPostgres,
           include: [onEveryStore, ...onPostgres],
-          env: postgresKinds,
+          env: { ...inMemory, ...postgresKinds },
           isolate: false,
           maxWorkers,
           sequence: { groupOrder: 1 },
@@ -170,3 +174,31 @@ export default defineConfig({
     ],
   },
 });
+
+/**
+ * Where the files of suites are: in memory, if there is room, because the flushes of commits take longer
+ * than the rest of most tests of SQLite. Processes that are killed, and disks that are full, have theirs
+ * on the disk.
+ */
+function folderInMemory(): Record<string, string> {
+  const memory = "/dev/shm";
+  const roomBytes = 4 * 1024 ** 3;
+  const dayMs = 86_400_000;
+  try {
+    const { bavail, bsize } = statfsSync(memory);
+    if (Math.min(bavail * bsize, process.availableMemory()) < roomBytes) return {};
+    const folder = join(memory, "flotilla-tests");
+    mkdirSync(folder, { recursive: true });
+    // What a run that was killed has left.
+    for (const name of readdirSync(folder)) {
+      const path = join(folder, name);
+      const found = statSync(path, { throwIfNoEntry: false });
+      if (found && Date.now() - found.mtimeMs > dayMs)
+        rmSync(path, { recursive: true, force: true });
+    }
+    return { TMPDIR: folder };
+  } catch {
+    // There is none on this machine.
+    return {};
+  }
+}

@@ -25,6 +25,10 @@ export type Arguments = {
   readonly logs: number | undefined;
   /** How many entries the audit has whose pages are read. */
   readonly entries: number | undefined;
+  /** How many tasks the store has whose pages are opened. */
+  readonly rows: number | undefined;
+  /** How long a busy page is looked at. */
+  readonly minutes: number | undefined;
   /** The schema of Absurd, which its package doesn't carry. */
   readonly absurd: string | undefined;
   /** Another checkout, which is measured as one more system. */
@@ -42,6 +46,8 @@ const options = {
   tasks: { type: "string" },
   logs: { type: "string" },
   entries: { type: "string" },
+  rows: { type: "string" },
+  minutes: { type: "string" },
   absurd: { type: "string" },
   beside: { type: "string" },
   save: { type: "boolean", default: false },
@@ -91,6 +97,7 @@ const sessionWorks = [
   "growth",
 ];
 const serverWorks = ["requests", "bulk", "acts", "audit"];
+const dashboardWorks = ["answers", "loads", "events", "frames", "drain"];
 const agentWorks = ["call", "turns", "bytes", "resume", "silence"];
 const systems = variants.map(({ key }) => key);
 const played = allScenarios.map(({ name }) => name);
@@ -124,7 +131,7 @@ function usageOf(names: readonly string[]): string {
              which statements the server was busy with
   --beside   another checkout, with its packages installed: its programs take turns with ours in
              every round, as the system "beside"; peers only where --systems names them.
-             Not for throttle and server, and not for ${notBeside.join(", ")}
+             Not for throttle, server and dashboard, and not for ${notBeside.join(", ")}
   --rounds   how often each system has its turn
   --save     keeps the figures in bench/results, for render
 
@@ -167,6 +174,13 @@ with server, beside the same server without keys, redaction and audit:
   --tasks    how many tasks one act of bulk changes
   --entries  how many entries the audit has
   --save     keeps every round in bench/results, for render
+
+with dashboard, in Chromium, on a store with a million tasks and a server with one pod:
+  --only     some of the work: ${dashboardWorks.join(", ")}
+  --rows     how many tasks the store has; a tenth as many runs, a hundredth as many sessions
+  --minutes  how long the overview is looked at while 500 tasks a second come and go
+  --tasks    how many tasks the backlog of a drain has
+  --save     keeps the figures in bench/results, for render
 `;
 }
 
@@ -224,7 +238,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
   const flows = name === "flows" || name === "steps";
-  const compares = flows || ["sessions", "agents", "server"].includes(name);
+  const compares = flows || ["sessions", "agents", "server", "dashboard"].includes(name);
   const store = text("store") ?? (flows ? "postgres" : "sqlite");
   if (store === "sqlite" && !simulates && !compares) {
     const vain = ofComparison.find((key) => values[key]);
@@ -232,7 +246,7 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   }
   const beside = text("beside") === undefined ? undefined : resolve(text("beside")!);
   const hindrance =
-    beside && ["throttle", "server"].includes(name)
+    beside && ["throttle", "server", "dashboard"].includes(name)
       ? `${name} has no --beside`
       : beside && whyNotBeside(beside);
   if (hindrance) fail(hindrance);
@@ -258,6 +272,8 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
     tasks: counted("--tasks", text("tasks")),
     logs: counted("--logs", text("logs")),
     entries: counted("--entries", text("entries")),
+    rows: counted("--rows", text("rows")),
+    minutes: counted("--minutes", text("minutes")),
     absurd: text("absurd") === undefined ? undefined : resolve(text("absurd")!),
   };
 }
@@ -278,6 +294,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "server") {
     return { work: "work", works: serverWorks, system: "system", systems: [] };
+  }
+  if (name === "dashboard") {
+    return { work: "work", works: dashboardWorks, system: "system", systems: [] };
   }
   if (name === "agents") {
     return { work: "work", works: agentWorks, system: "system", systems: [] };

@@ -36,6 +36,7 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   sessions: { sqlite: () => import("./sessions.ts"), postgres: () => import("./sessions.ts") },
   agents: { sqlite: () => import("./agents.ts"), postgres: () => import("./agents.ts") },
   server: { sqlite: () => import("./server.ts"), postgres: () => import("./server.ts") },
+  dashboard: { sqlite: () => import("./dashboard.ts"), postgres: () => import("./dashboard.ts") },
 };
 
 async function main(): Promise<void> {

@@ -31,6 +31,7 @@ function tableOf(measures: readonly SavedMeasure[]): string {
   return markdownTable([head, ...lines]);
 }
 
-function spread({ value, low, high }: Spread): string {
+/** A figure, and between which others it is the middle. */
+export function spread({ value, low, high }: Spread): string {
   return low === high ? shown(value) : `${shown(value)} (${shown(low)}–${shown(high)})`;
 }

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
 import { renderAgents } from "./agents.ts";
 import { renderAlone } from "./alone.ts";
+import { renderDashboard } from "./dashboard.ts";
 import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
 import { renderSteps } from "./steps.ts";
@@ -38,6 +39,7 @@ export function renderDocs(): string[] {
     renderSessions,
     renderAgents,
     renderServer,
+    renderDashboard,
   ];
   return [...new Set([page, picture, ...rendered.flatMap((render) => render())])];
 }

@@ -28,7 +28,14 @@ export type ResultsName =
 
 /** A measure of ours that no other system has, as it was saved. */
 export type SavedMeasure = Measure & { readonly day: string; readonly commit: string };
-export type MeasuresName = "tasks-sqlite" | "tasks-postgres-alone";
+export type MeasuresName =
+  | "tasks-sqlite"
+  | "tasks-postgres-alone"
+  | "dashboard-sqlite"
+  | "dashboard-postgres"
+  // Of a store with ten times as many rows.
+  | "dashboard-sqlite-large"
+  | "dashboard-postgres-large";
 
 function pathOf(name: ResultsName | MeasuresName): string {
   return fileURLToPath(new URL(`../results/${name}.json`, import.meta.url));

@@ -156,6 +156,41 @@ export function rowsOf(dialect: Dialect, version: number): string {
       outcome: "done",
     }),
   ];
+  const facts = [
+    pod("drained-pod", "down", { beat: 3, drain: 1, pulse: '{"claimed":7,"held":0}' }),
+    insert("series_fold", { id: 1, closed_to: longAgoMs, last_fold: "fold-1" }),
+    // A day of minutes is kept, so that only one to come stays as it is.
+    insert("series", {
+      span: 60_000,
+      at: farAwayMs - (farAwayMs % 60_000),
+      subject: "task:work",
+      pod: "",
+      counts: '{"counts":{"completed":7}}',
+    }),
+    insert("failure_group", {
+      group_id: "group-1",
+      state: "ignored",
+      state_at: longAgoMs,
+      until_at: farAwayMs,
+      first_at: longAgoMs,
+      last_update: farAwayMs,
+    }),
+    insert("throttle_event", { name: "api", seq: 1, cause: "first_use", bound: 5, epoch: 3 }),
+    insert("bulk", {
+      bulk_id: "bulk-1",
+      action: "cancel",
+      filter: '{"name":"outdated"}',
+      state: "stopped",
+      cursor_id: "task-1",
+      until_id: "task-9",
+      matched: 9,
+      is_exact: 1,
+      done: 1,
+      created_by: "key/web",
+      created_at: farAwayMs,
+      last_update: farAwayMs,
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -192,6 +227,7 @@ export function rowsOf(dialect: Dialect, version: number): string {
     ...(version >= 3 ? linksAndTurns : []),
     ...(version >= 4 ? versioned : []),
     ...(version >= 5 ? access : []),
+    ...(version >= 6 ? facts : []),
   ].join("\n");
 }
 

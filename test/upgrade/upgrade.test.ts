@@ -17,6 +17,7 @@ const firstWithSteps = 2;
 const firstWithLinks = 3;
 const firstWithVersions = 4;
 const firstWithKeys = 5;
+const firstWithFacts = 6;
 const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
 // Each row of a journal answers, and nothing that it holds is called again.
 const calls: string[] = [];
@@ -139,6 +140,9 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     expect((await flotilla.signIns.list()).signIns).toEqual([]);
     const { entries } = await flotilla.audit.list({ actor: "key/web" });
     expect(entries).toMatchObject(hasKeys ? [{ subject: "failed" }] : []);
+    const { bulks } = await flotilla.bulk.list();
+    const stopped = { bulkId: "bulk-1", state: "stopped", matched: 9, done: 1 };
+    expect(bulks).toMatchObject(version >= firstWithFacts ? [stopped] : []);
   });
 
   test("can be upgraded by a release that checks only, once it was migrated", async () => {
