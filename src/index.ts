@@ -61,7 +61,7 @@ export type {
   StartOptions,
 } from "./flows/runs.ts";
 export type { RunFilter, RunListOptions, RunPage } from "./flows/list.ts";
-export type { FlowCount } from "./flows/counts.ts";
+export type { FlowCount, FlowCountOptions } from "./flows/counts.ts";
 export type { Doing, HistoryEntry, RunView } from "./flows/rows.ts";
 export type { StuckOptions, StuckRuns } from "./flows/stuck.ts";
 export { cancel, unrecoverable, type UnrecoverableOptions } from "./flows/decide/thrown.ts";
@@ -176,7 +176,7 @@ export type { QuotaConfig, TenantQuota } from "./runtime/quota-config.ts";
 export { type Role, type Verb } from "./protocol/verbs.ts";
 export { type ClaimerConfig, startClaimer } from "./runtime/claimer.ts";
 export { connect, type ConnectOptions, type Flotilla } from "./runtime/connect.ts";
-export type { PodActs, PodInfo } from "./runtime/pods.ts";
+export type { MachineView, PodActs, PodInfo } from "./runtime/pods.ts";
 export type { PodPulse } from "./pods/pulse.ts";
 export type {
   ListSubjectsOptions,
@@ -185,6 +185,8 @@ export type {
   SeriesDurations,
   SeriesPoint,
   SeriesReader,
+  SeriesTotal,
+  SeriesTotalsOptions,
   SubjectPage,
 } from "./series/series.ts";
 export type {

@@ -7,6 +7,7 @@ import {
   Link,
 } from "@tanstack/react-router";
 import type { TaskQuery } from "./api.ts";
+import type { RunQuery, RunStatus } from "./asks/flows.ts";
 import { mountPath } from "./browser.ts";
 import { auditSearchIn } from "./facts/audit/search.ts";
 import { queueSearchIn } from "./facts/queues/rows.ts";
@@ -60,19 +61,22 @@ const pods = createRoute({
 const flows = createRoute({
   getParentRoute: () => root,
   path: "/flows",
-  component: lazyRouteComponent(() => import("./pages/flows.tsx"), "FlowsPage"),
+  component: lazyRouteComponent(() => import("./pages/flows/flows.tsx"), "FlowsPage"),
 });
 
 const flow = createRoute({
   getParentRoute: () => root,
   path: "/flows/$flow",
-  component: lazyRouteComponent(() => import("./pages/flow.tsx"), "OneFlowPage"),
+  validateSearch: runFilterIn,
+  component: lazyRouteComponent(() => import("./pages/flows/flow.tsx"), "OneFlowPage"),
 });
 
 const run = createRoute({
   getParentRoute: () => root,
   path: "/runs/$runId",
-  component: lazyRouteComponent(() => import("./pages/run.tsx"), "OneRunPage"),
+  validateSearch: (search: Record<string, unknown>): { before?: string } =>
+    /^\d{1,10}$/.test(String(search["before"])) ? textIn(search, "before") : {},
+  component: lazyRouteComponent(() => import("./pages/flows/run.tsx"), "OneRunPage"),
 });
 
 const throttles = createRoute({
@@ -189,6 +193,20 @@ function taskFilterIn(search: Record<string, unknown>): TaskQuery {
     ...(typeof status === "string" &&
       statuses.includes(status) && { status: status as NonNullable<TaskQuery["status"]> }),
     ...textIn(search, "tenant"),
+  };
+}
+
+const runStatuses: readonly string[] = ["open", "setAside", "completed", "failed", "cancelled"];
+
+function runFilterIn(search: Record<string, unknown>): RunQuery & { bulk?: string | undefined } {
+  const { status, version } = search;
+  return {
+    ...textIn(search, "at"),
+    ...(runStatuses.includes(String(status)) && { status: status as RunStatus }),
+    ...(/^\d{1,9}$/.test(String(version)) && { version: String(version) }),
+    ...textIn(search, "tenant"),
+    ...textIn(search, "cursor"),
+    ...textIn(search, "bulk"),
   };
 }
 

@@ -1,3 +1,4 @@
+import { checkOptions, checkText } from "../base/options.ts";
 import { type Database, pageReads, type Row } from "../store/database.ts";
 import { maxDepthCount } from "../tasks/sql/inspect.ts";
 import { parked } from "../tasks/sql/task-state.ts";
@@ -12,14 +13,24 @@ export type FlowCount = FlowCounts & {
   readonly atLeast: boolean;
   /** Open runs by the version that advanced them last; 0 before any has. */
   readonly openByVersion: Readonly<Record<number, number>>;
+  /** The same by cursor, for each version. */
+  readonly placesByVersion: Readonly<Record<number, Readonly<Record<string, CursorCounts>>>>;
+};
+
+export type FlowCountOptions = {
+  /** Only this flow, whether it has runs or not. Default: those that have runs. */
+  flow?: string;
 };
 
 /** The number of open runs of each flow, by what they do. */
 export type DoingCounts = ReadonlyMap<string, Readonly<Record<Doing["type"], number>>>;
 
+type CountingPlaces = Record<string, { -readonly [Key in keyof CursorCounts]: number }>;
+
 type Counting = {
-  places: Record<string, { -readonly [Key in keyof CursorCounts]: number }>;
+  places: CountingPlaces;
   openByVersion: Record<number, number>;
+  placesByVersion: Record<number, CountingPlaces>;
   completed: number;
   failed: number;
   cancelled: number;
@@ -35,9 +46,15 @@ const maxEndedCounted = maxDepthCount;
  * Counts open runs by their indexes, up to 10,000 of each kind, and ended ones among the newest of their
  * flow, so that the cost doesn't depend on the table's size.
  */
-export async function readFlowCounts(database: Database): Promise<FlowCount[]> {
+export async function readFlowCounts(
+  database: Database,
+  options: FlowCountOptions = {},
+): Promise<FlowCount[]> {
+  checkOptions("counts", options, ["flow"]);
+  const { flow } = options;
+  if (flow !== undefined) checkText("flow", flow, { max: 200 });
   const pages = pageReads(database);
-  const names = await readFlowNames(pages);
+  const names = flow === undefined ? await readFlowNames(pages) : [flow];
   if (names.length === 0) return [];
   const ofEach = Math.floor(maxEndedCounted / names.length);
   const [open, ended] = await Promise.all([
@@ -77,9 +94,12 @@ function toFlowCounts(
     if (!flow) continue;
     const version = Number(row["flow_version"]);
     flow.openByVersion[version] = (flow.openByVersion[version] ?? 0) + runs;
-    const counts = (flow.places[(row["cursor"] as string | null) ?? "start"] ??= {});
+    const cursor = (row["cursor"] as string | null) ?? "start";
     const what = doing(row);
-    counts[what] = (counts[what] ?? 0) + runs;
+    for (const places of [flow.places, (flow.placesByVersion[version] ??= noPlaces())]) {
+      const counts = (places[cursor] ??= {});
+      counts[what] = (counts[what] ?? 0) + runs;
+    }
   }
   const isFull = [...ofKind.values()].some((rows) => rows >= maxDepthCount);
   return [...flows].map(([flow, { newest, ...counts }]) => ({
@@ -90,9 +110,20 @@ function toFlowCounts(
 }
 
 function empty(): Counting {
+  return {
+    places: noPlaces(),
+    openByVersion: {},
+    placesByVersion: {},
+    completed: 0,
+    failed: 0,
+    cancelled: 0,
+    newest: 0,
+  };
+}
+
+function noPlaces(): CountingPlaces {
   // Without a prototype, because a cursor may have any name.
-  const places = Object.create(null) as Counting["places"];
-  return { places, openByVersion: {}, completed: 0, failed: 0, cancelled: 0, newest: 0 };
+  return Object.create(null) as CountingPlaces;
 }
 
 function doing(row: Row): keyof CursorCounts {

@@ -62,7 +62,8 @@ function titleOf({ name, version, queue }: Machine): string {
   return `${name}, version ${version}${where}`;
 }
 
-function whatItDoes(part: FlowPart | Finalizer, machine: Machine): string {
+/** What a part does, in a few words, with the tries that differ from those of its flow. */
+export function whatItDoes(part: FlowPart | Finalizer, machine: Machine): string {
   switch (part.kind) {
     case "signal": {
       if (part.timeoutMs === null) return "waits for a signal";

@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import { checkChoice, checkOptions } from "../base/options.ts";
+import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Database, pageReads, type Row } from "../store/database.ts";
 import { readDependencies } from "../tasks/dependencies.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
@@ -46,6 +46,8 @@ export type RunFilter = ListSpan & {
   parent?: string;
   /** Only runs that were set aside, because they can't be read. */
   setAside?: boolean;
+  /** Only runs that this version of their flow has advanced last; 0 for those that none has. */
+  version?: number;
   /** The unique key. Found at once with a flow. */
   key?: string;
   /** Only runs that a pod drives right now. */
@@ -67,6 +69,7 @@ const filterNames = [
   "at",
   "parent",
   "setAside",
+  "version",
   "key",
   "pod",
   "session",
@@ -75,6 +78,8 @@ const filterNames = [
   "untilMs",
 ] as const;
 const statuses = ["open", "pending", "claimed", "completed", "failed", "cancelled"] as const;
+
+const versionRange = { min: 0, max: 1_000_000_000 };
 
 // With more flows than this, runs are searched for among all tasks.
 const maxFlows = 100;
@@ -98,6 +103,7 @@ export async function listRuns(
 async function planRuns(database: Database, filter: RunFilter): Promise<ListPlan> {
   const { flow, tenant, status, setAside, key, pod, sinceMs, untilMs } = filter;
   if (status !== undefined) checkChoice("status", status, statuses);
+  if (filter.version !== undefined) checkNumber("version", filter.version, versionRange);
   checkTexts(filter);
   const few = fewRuns(filter);
   const linked = linkedSource(database, filter);

@@ -19,7 +19,13 @@ import { getEvents, parked } from "../tasks/sql/task-state.ts";
 import type { InputOf, ResultOf } from "../tasks/task.ts";
 import type { WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Database, Row } from "../store/database.ts";
-import { type DoingCounts, type FlowCount, readDoing, readFlowCounts } from "./counts.ts";
+import {
+  type DoingCounts,
+  type FlowCount,
+  type FlowCountOptions,
+  readDoing,
+  readFlowCounts,
+} from "./counts.ts";
 import { namePattern } from "./declare.ts";
 import { listRuns, type RunListOptions, type RunPage, toRuns } from "./list.ts";
 import { type HistoryEntry, type RunView, toHistoryEntry } from "./rows.ts";
@@ -50,7 +56,10 @@ export type OpenSignal = {
   readonly atMs: number;
 };
 
-export type HistoryOptions = TaskEventsOptions;
+export type HistoryOptions = TaskEventsOptions & {
+  /** With a limit: the last events before the one with this number. They are in order as well. */
+  before?: number;
+};
 
 export type SignalSendOptions = {
   /** The same id sent to the same run again is ignored. Default: a new id. */
@@ -91,7 +100,7 @@ export type Runs = {
     options?: SignalSendOptions,
   ): Promise<void>;
   /** The signals of a run that it hasn't used yet. */
-  signals(runId: string, options?: HistoryOptions): Promise<OpenSignal[]>;
+  signals(runId: string, options?: TaskEventsOptions): Promise<OpenSignal[]>;
   history(runId: string, options?: HistoryOptions): Promise<HistoryEntry[]>;
   /**
    * Resumes a run that was set aside, has failed or was cancelled, at the transition where it stopped.
@@ -101,7 +110,7 @@ export type Runs = {
    * Counts the runs of each flow by transition and by what they do. Bounded: `atLeast` is true of a flow
    * whose numbers are lower bounds.
    */
-  counts(): Promise<FlowCount[]>;
+  counts(options?: FlowCountOptions): Promise<FlowCount[]>;
   /** Counts open runs of these flows by what they do. Bounded: numbers beyond 10,000 aren't exact. */
   doing(flows: readonly string[]): Promise<DoingCounts>;
   /** Runs that make no progress and may need an operator. */
@@ -215,10 +224,13 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
       );
     },
     async history(runId, options = {}) {
-      checkEventsOptions("history", options);
+      const { before, ...paging } = options;
+      checkEventsOptions("history", paging);
+      checkBefore(options);
       await requireRun(runId);
-      const found = await database.read(getEvents(runId, options));
-      return fitEvents(found.map(toHistoryEntry), options);
+      const found = (await database.read(getEvents(runId, options))).map(toHistoryEntry);
+      if (before === undefined) return fitEvents(found, paging);
+      return fitEvents(found.toReversed(), paging).toReversed();
     },
     async resume(runId, options = {}) {
       checkOptions("resume", options, ["as", "forget"]);
@@ -245,10 +257,20 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
         `run ${runId} was changed meanwhile and is ${row["status"]}: it wasn't resumed`,
       );
     },
-    counts: () => readFlowCounts(database),
+    counts: async (options) => readFlowCounts(database, options),
     doing: (flows) => readDoing(database, flows),
     stuck: async (options) => readStuck(database, options),
   };
+}
+
+function checkBefore({ before, after, limit }: HistoryOptions): void {
+  if (before === undefined) return;
+  checkNumber("before", before, { min: 1, max: 2 ** 31 - 1 });
+  if (after === undefined && limit !== undefined) return;
+  throw new FlotillaError(
+    "invalid_option",
+    "history: `before` needs a limit, and can't be combined with `after`",
+  );
 }
 
 function notFound(runId: string): FlotillaError {

@@ -111,12 +111,15 @@ export type RunConditions = {
   readonly at?: string | undefined;
   readonly parent?: string | undefined;
   readonly setAside?: boolean | undefined;
+  /** The version that advanced it last. */
+  readonly version?: number | undefined;
 };
 
 /** The conditions on a row. */
-export function runConditions({ status, at, parent, setAside }: RunConditions): Statement[] {
+export function runConditions(wanted: RunConditions): Statement[] {
+  const { status, at, parent, setAside, version } = wanted;
   return [
-    sql`flow_version is not null`,
+    version === undefined ? sql`flow_version is not null` : sql`flow_version = ${version}`,
     ...(status === undefined ? [] : [statusIs(status)]),
     ...(setAside ? [isSetAside] : []),
     ...(at === undefined ? [] : [sql`cursor = ${at}`]),

@@ -1,4 +1,4 @@
-import { checkNumber, checkOptions } from "../base/options.ts";
+import { checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { dayMs, yearMs } from "../base/durations.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { type Database, pageReads, type Row } from "../store/database.ts";
@@ -10,6 +10,8 @@ export type StuckOptions = {
   failures?: number;
   /** A run counts as waiting after this long. Default a day. */
   waitingMs?: number;
+  /** Only runs of this flow. */
+  flow?: string;
 };
 
 /** Runs that make no progress and may need an operator, grouped by reason, cursor and version. */
@@ -36,12 +38,13 @@ export async function readStuck(
   database: Database,
   options: StuckOptions = {},
 ): Promise<StuckRuns[]> {
-  checkOptions("stuck", options, ["failures", "waitingMs"]);
-  const { failures = 5, waitingMs = dayMs } = options;
+  checkOptions("stuck", options, ["failures", "waitingMs", "flow"]);
+  const { failures = 5, waitingMs = dayMs, flow } = options;
   checkNumber("failures", failures, { min: 1, max: 1_000_000 });
   checkNumber("waitingMs", waitingMs, { min: 1, max: yearMs });
   const pages = pageReads(database);
-  const flows = await readFlowNames(pages);
+  if (flow !== undefined) checkText("flow", flow, { max: 200 });
+  const flows = flow === undefined ? await readFlowNames(pages) : [flow];
   const [rows, holds] = await Promise.all([
     pages.read(countStuck(flows, { failures, waitingMs })),
     readBlockers(pages),
@@ -49,6 +52,8 @@ export async function readStuck(
   const found = new Map<string, StuckRuns>();
   for (const row of rows) {
     const stuck = toStuck(row);
+    // Indexes that aren't by name have the runs of other flows as well.
+    if (flow !== undefined && stuck.flow !== flow) continue;
     const unworked = stuck.why !== "set_aside" && holds.noWorker(stuck.flow, stuck.version);
     const why = unworked ? "no_worker" : stuck.why;
     if (why === "") continue;

@@ -228,7 +228,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     sessions: createSessions(sessionService),
     sessionService,
     approvals: createApprovals({ database }),
-    ...createPodActs(parts),
+    ...createPodActs({ ...parts, bus: bus.start }),
     sessionCounts: () => readSessionCounts(database),
     get storeKind() {
       return locateStore(store).kind;

@@ -87,6 +87,7 @@ describe("what a pod counts", () => {
     const api = throttle("api");
     const order = flow("order", { version: 1 })
       .to("pay", () => ({ paid: true }))
+      .sleep("cool", 5_000)
       .end();
     const ask = task("ask", { throttle: api }, () => api.run(() => wait(fleet, 1_000)));
     const pod = await fleet.start([order, ask]);
@@ -99,6 +100,10 @@ describe("what a pod counts", () => {
       { counts: { begun: 1, completed: 1 }, run: { count: 1 } },
     ]);
     expect(await fleet.series("flow:order pay")).toMatchObject([{ counts: { completed: 1 } }]);
+    // The sleep counts for as long as it was, and that it began has no duration of its own.
+    const [cool] = await fleet.series("flow:order cool");
+    expect(cool).toMatchObject({ counts: { parked: 1, completed: 1 }, run: { count: 1 } });
+    expect(cool!.run!.p50Ms).toBeGreaterThan(2_000);
     const [point] = await fleet.series("throttle:api");
     expect(point).toMatchObject({ counts: { success: 1 }, run: { count: 1 } });
     expect(point!.gauges["bound"]).toBeGreaterThan(0);

@@ -103,7 +103,9 @@ export function createPodFacts(parts: PodFactsParts) {
         case "transition": {
           const tally = recorder.tally("flow", event.flow, event.transition);
           countOf(tally, event.outcome);
-          return countDurationOf(tally.run, event.tookMs);
+          // A wait counts when it ends, for as long as it was.
+          if (event.outcome !== "parked") countDurationOf(tally.run, event.tookMs);
+          return;
         }
         case "run_begun":
           return countOf(recorder.tally("flow", event.flow), "begun");

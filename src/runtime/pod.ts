@@ -29,6 +29,7 @@ import { createFiring } from "../schedules/fire.ts";
 import { flowsOf, throttlesOf, versionsOf } from "../tasks/run/pod-status.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
+import { machinesOf, serveMachines } from "./flows.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
 import { laterHandler, laterTaskName } from "./later.ts";
 import { needsCounts } from "./quota-config.ts";
@@ -163,7 +164,13 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
   const bus = createLazyBus(
     () => createStoreBus({ ...parts, address: podId, mayHaveEnvelopes }),
-    (started) => void servePermits(started, { throttles: throttles.registry, clock }),
+    (started) => {
+      servePermits(started, { throttles: throttles.registry, clock });
+      serveMachines(
+        started,
+        machinesOf(settings.use).filter(({ name }) => handlers.has(name)),
+      );
+    },
   );
   const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents, bus: bus.start });
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });

@@ -1,5 +1,7 @@
 import { type ActParts, beginAct, writeAct } from "../audit/act.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { isJsonObject } from "../base/json.ts";
+import type { Bus } from "../bus/bus.ts";
 import { changeDrain, storedPods, type StoredPod, toStoredPod } from "../pods/pods.ts";
 import type { PodPulse } from "../pods/pulse.ts";
 import { untilKnown } from "../store/retry.ts";
@@ -31,9 +33,38 @@ export type PodActs = {
   drainPod(podId: string): Promise<PodInfo>;
   /** Lets it take work again. */
   undrainPod(podId: string): Promise<PodInfo>;
+  /**
+   * The machine of a flow, as a live pod declares it that has this version, or the latest. It is asked over
+   * the bus, which may lose envelopes: undefined if no pod has it, or none answers.
+   */
+  machine(flow: string, version?: number): Promise<MachineView | undefined>;
 };
 
-export function createPodActs(parts: ActParts): PodActs {
+/** What a flow is made of: its parts in the order in which they run. */
+export type MachineView = {
+  readonly version: number;
+  readonly queue: { readonly name: string; readonly limit: number } | null;
+  readonly parts: readonly {
+    readonly name: string;
+    readonly kind: "work" | "sleep" | "signal" | "children" | "finally";
+    /** Such as `waits for a signal, fails after 1 d`. */
+    readonly does: string;
+  }[];
+};
+
+/** The topic by which pods are asked for a machine. */
+export const machineTopic = "flows.machine";
+// A pod whose bus is idle reads its envelopes after its next heartbeat.
+const answerMs = 3_000;
+// Pods of one version have the same machine, so one answer is enough, and the others are for lost envelopes.
+const maxAsked = 3;
+
+export type PodActsParts = ActParts & {
+  /** Starts the bus of this process with the first call. Without one no pod can be asked. */
+  bus?: () => Pick<Bus, "request">;
+};
+
+export function createPodActs(parts: PodActsParts): PodActs {
   const change = async (podId: string, drains: boolean): Promise<PodInfo> => {
     const action = drains ? "pods.drain" : "pods.undrain";
     const act = await beginAct(parts, { action, subject: podId });
@@ -54,7 +85,29 @@ export function createPodActs(parts: ActParts): PodActs {
     pods: async () => (await storedPods(parts.database)).map(toPodInfo),
     drainPod: (podId) => change(podId, true),
     undrainPod: (podId) => change(podId, false),
+    async machine(flow, version) {
+      const { bus } = parts;
+      const having = (await storedPods(parts.database)).flatMap(({ podId, status, metadata }) => {
+        const has = status === "up" ? versionIn(metadata["flows"], flow) : undefined;
+        return has === undefined ? [] : [{ podId, has }];
+      });
+      const wanted = version ?? Math.max(...having.map(({ has }) => has));
+      const asked = having.filter(({ has }) => has === wanted).slice(0, maxAsked);
+      if (!bus || asked.length === 0) return undefined;
+      const answers = asked.map(({ podId }) =>
+        bus().request(podId, machineTopic, { flow, version: wanted }, { timeoutMs: answerMs }),
+      );
+      // A pod of an earlier release doesn't answer this.
+      const answer = await Promise.any(answers).catch(() => undefined);
+      return answer as MachineView | undefined;
+    },
   };
+}
+
+/** The version of a flow in what a pod has stored of itself. */
+function versionIn(flows: unknown, flow: string): number | undefined {
+  const found = isJsonObject(flows) && Object.hasOwn(flows, flow) ? flows[flow] : undefined;
+  return typeof found === "number" ? found : undefined;
 }
 
 function toPodInfo({ drains, state: reported, ...pod }: StoredPod): PodInfo {

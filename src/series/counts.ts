@@ -139,7 +139,17 @@ export function encodeCounts({ counts, gauges, wait, run }: Counts): string {
 
 /** Reads the stored form. What isn't a number there counts as zero. */
 export function parseCounts(stored: unknown): Counts {
-  const found = parsed(stored);
+  return countsOf(parsed(stored));
+}
+
+/** Reads several of them, with commas between. */
+export function parseCountsList(stored: unknown): Counts[] {
+  if (typeof stored !== "string") return [];
+  const { list } = parsed(`{"list":[${stored}]}`);
+  return Array.isArray(list) ? list.map((each) => countsOf(isJsonObject(each) ? each : {})) : [];
+}
+
+function countsOf(found: Readonly<Record<string, unknown>>): Counts {
   return {
     counts: numbersOf(found["counts"]),
     gauges: numbersOf(found["gauges"]),

@@ -5,8 +5,9 @@ import {
   foldedBetween,
   listSubjects,
   minutesBefore,
-  readSeries,
   readFold,
+  readMinutes,
+  readSeries,
   storeFold,
   unfoldedUpTo,
 } from "./sql.ts";
@@ -19,6 +20,7 @@ const reads = {
   "old minutes": minutesBefore(1_000_000, 2_000),
   "what is folded into": foldedBetween(minuteMs, 0, minuteMs),
   "the counts of a subject": readSeries("task:name-1", { fromMs: 0, toMs: 1, spans }),
+  "the last minutes of many subjects": readMinutes(["task:name-1", "task:name-2"], 60_000),
   "the state of folding": readFold(),
   subjects: listSubjects({ kind: "task", limit: 50 }),
   "the deletion of what was folded": storeFold(fold)[2]!,

@@ -10,10 +10,11 @@ import {
   durationCount,
   type DurationCounts,
   parseCounts,
+  parseCountsList,
   percentileOf,
 } from "./counts.ts";
 import { startOf } from "./fold.ts";
-import { listSubjects, readSeries } from "./sql.ts";
+import { listSubjects, readMinutes, readSeries } from "./sql.ts";
 import { parseSubject, type SubjectKind, subjectKinds } from "./subject.ts";
 
 export type SeriesStep = "minute" | "hour";
@@ -76,9 +77,21 @@ export type SubjectPage = {
   readonly next: string | null;
 };
 
+export type SeriesTotalsOptions = {
+  /** 1 to 1,000 of them. */
+  subjects: readonly string[];
+  /** Up to an hour before now, which is the default. */
+  fromMs?: number;
+};
+
+/** What was counted of a subject in all. */
+export type SeriesTotal = Pick<SeriesPoint, "counts" | "wait" | "run">;
+
 /** What was counted over time, by subject. */
 export type SeriesReader = {
   read(options: ReadSeriesOptions): Promise<Series>;
+  /** What was counted of each subject in the last minutes together. Those without counts are left out. */
+  totals(options: SeriesTotalsOptions): Promise<ReadonlyMap<string, SeriesTotal>>;
   /** What there are counts of, from the last 30 days. */
   subjects(options?: ListSubjectsOptions): Promise<SubjectPage>;
 };
@@ -86,6 +99,8 @@ export type SeriesReader = {
 /** The most points of an answer: a day of minutes, or two months of hours. */
 export const maxPoints = 1_500;
 const maxSubjectChars = 1_000;
+// As many as a machine may have parts.
+const maxTotals = 1_000;
 
 export function createSeriesReader({
   database,
@@ -115,6 +130,26 @@ export function createSeriesReader({
         span,
       );
       return { subject, step, fromMs, toMs, points };
+    },
+    async totals(options) {
+      checkOptions("totals", options, ["subjects", "fromMs"]);
+      const nowMs = clock.now();
+      const { subjects, fromMs = nowMs - hourMs } = options;
+      checkNumber("fromMs", fromMs, { min: nowMs - hourMs - minuteMs, max: nowMs });
+      if (subjects.length > maxTotals) {
+        throw new FlotillaError("invalid_option", `at most ${maxTotals} subjects are read at once`);
+      }
+      for (const subject of subjects) checkSubject(subject);
+      if (subjects.length === 0) return new Map();
+      const found = await database.read(readMinutes(subjects, startOf(fromMs, minuteMs)));
+      return new Map(
+        found.flatMap((row): [string, SeriesTotal][] => {
+          const [first, ...rest] = parseCountsList(row["counts"]);
+          if (first === undefined) return [];
+          const { counts, wait, run } = rest.reduce(addTimes, first);
+          return [[row["subject"] as string, { counts, wait: shown(wait), run: shown(run) }]];
+        }),
+      );
     },
     async subjects(options = {}) {
       checkOptions("subjects", options, ["kind", "cursor", "limit"]);

@@ -162,6 +162,23 @@ export function readSeries(
     order by at`;
 }
 
+/**
+ * What was counted of several subjects from a time on, in minutes: for each its counts as the items of a
+ * JSON list. As a subquery, because a planner that joins would read the whole table for many subjects.
+ */
+export function readMinutes(subjects: readonly string[], fromMs: number): Statement {
+  const wanted = rows(
+    { subject: "text" },
+    subjects.map((subject) => [subject]),
+  );
+  return sql`
+    select wanted.subject, (
+      select string_agg(counted.counts, ',') from ${series} counted
+      where counted.subject = wanted.subject and counted.span = ${minuteMs}
+        and counted.at >= ${fromMs}) as counts
+    from ${wanted} wanted`;
+}
+
 /** Subjects that there are counts of, in the order of their texts, by stepping along the index. */
 export function listSubjects({
   kind,

@@ -234,7 +234,8 @@ describe("what routes answer", () => {
     await ask("get", "/v1/approvals");
     await post(`/v1/runs/${alone}/signals`, { name: "any", payload: { by: "ada" }, id: "1" });
     await ask("get", `/v1/runs/${alone}/signals`);
-    for (const path of ["runs?limit=2", `runs/${started.runId}`, `runs/${other.runId}`, "flows"]) {
+    const shown = [started.runId, other.runId].map((runId) => `runs/${runId}`);
+    for (const path of ["runs?limit=2", ...shown, "flows", "flows/order", "flows/order/machine"]) {
       await ask("get", `/v1/${path}`);
     }
     await post(`/v1/runs/${other.runId}/resume`, {});
@@ -395,6 +396,7 @@ describe("what routes answer", () => {
       ["get", "/v1/runs?status=done", undefined, "invalid_option"],
       ["get", "/v1/runs/none", undefined, "not_found"],
       ["get", "/v1/runs/none/history", undefined, "not_found"],
+      ["get", "/v1/flows/none", undefined, "not_found"],
       ["get", "/v1/runs/none/signals", undefined, "not_found"],
       ["post", "/v1/runs/none/signals", { name: "approve" }, "not_found"],
       ["post", "/v1/runs/none/signals", { name: "no spaces" }, "invalid_option"],

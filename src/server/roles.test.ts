@@ -57,6 +57,8 @@ const routes: Record<string, Level> = {
   cancelRun: "operate",
   resumeRun: "operate",
   listFlows: "read of all",
+  getFlow: "read of all",
+  getMachine: "read of all",
   listSchedules: "read of all",
   getSchedule: "read of all",
   listFirings: "read of all",
@@ -445,8 +447,8 @@ describe("roles", () => {
   test("can ask for nothing by what is in payloads or in the text of errors", () => {
     // A route that filters, sorts or counts by these must ask for `payloads:read` first.
     const plain =
-      "after agent at cursor epoch exact flow fromStart group incarnation key lastMessageId lastSeq " +
-      "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user " +
+      "after agent at before cursor epoch exact flow fromStart group incarnation key lastMessageId lastSeq " +
+      "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user version " +
       // Of the audit and of series, which hold no payloads.
       "action actor subject from kind span step to";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));

@@ -119,6 +119,9 @@ cursor = $1
 parent_id = $1
 -- values: ["run-1"]
 
+flow_version = $1
+-- values: [2]
+
 -- src/flows/sql.ts: isRunOf
 flow_version is not null and name = $1
 -- values: ["order"]

@@ -119,6 +119,9 @@ cursor = ?
 parent_id = ?
 -- values: ["run-1"]
 
+flow_version = ?
+-- values: [2]
+
 -- src/flows/sql.ts: isRunOf
 flow_version is not null and name = ?
 -- values: ["order"]

@@ -15,6 +15,7 @@ export const flowStatements: RoomStatements = {
     runConditions: () => [
       flows.runConditions({}),
       flows.runConditions({ status: "open", at: "charge", parent: "run-1", setAside: true }),
+      flows.runConditions({ version: 2 }),
     ],
     isRunOf: () => flows.isRunOf("order"),
     runsSetAside: () => [flows.runsSetAside(undefined, 10), flows.runsSetAside("order", 10)],

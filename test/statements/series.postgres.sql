@@ -74,6 +74,14 @@ where subject = $1 and span in ($2, $3)
 order by at
 -- values: ["task:mail",60000,3600000,0,120000]
 
+-- src/series/sql.ts: readMinutes
+select wanted.subject, (
+  select string_agg(counted.counts, ',') from flotilla.series counted
+  where counted.subject = wanted.subject and counted.span = $1
+    and counted.at >= $2) as counts
+from (select subject collate "C" as subject from unnest($3::text[]) as each_row (subject)) wanted
+-- values: [60000,60000,"{\"flow:order pay\",\"flow:order ship\"}"]
+
 -- src/series/sql.ts: listSubjects
 with recursive known (subject, place) as (
   select (select min(subject) from flotilla.series where subject >= $1 ), 1

@@ -74,6 +74,14 @@ where subject = ? and span in (?, ?)
 order by at
 -- values: ["task:mail",60000,3600000,0,120000]
 
+-- src/series/sql.ts: readMinutes
+select wanted.subject, (
+  select string_agg(counted.counts, ',') from flotilla_series counted
+  where counted.subject = wanted.subject and counted.span = ?
+    and counted.at >= ?) as counts
+from (select value ->> 0 as subject from jsonb_each(?)) wanted
+-- values: [60000,60000,"[[\"flow:order pay\"],[\"flow:order ship\"]]"]
+
 -- src/series/sql.ts: listSubjects
 with recursive known (subject, place) as (
   select (select min(subject) from flotilla_series where subject >= ? ), 1

@@ -22,6 +22,7 @@ export const seriesStatements: RoomStatements = {
     deleteHoursBefore: () => series.deleteHoursBefore(0),
     readSeries: () =>
       series.readSeries("task:mail", { fromMs: 0, toMs: 120_000, spans: [60_000, 3_600_000] }),
+    readMinutes: () => series.readMinutes(["flow:order pay", "flow:order ship"], 60_000),
     listSubjects: () => [
       series.listSubjects({ limit: 50 }),
       series.listSubjects({ kind: "task", after: "task:mail", limit: 50 }),

@@ -136,7 +136,7 @@ exists (
 -- values: [100]
 
 -- src/tasks/sql/task-state.ts: getEvents
-select * from flotilla.task_event where task_id = $1 and seq > $2 order by seq
+select * from flotilla.task_event where task_id = $1 and seq > $2  order by seq
 -- values: ["task-1",0]
 
   with listed as (
@@ -150,6 +150,18 @@ select *, (select count(*) from listed) as found from flotilla.task_event where 
   where nth = 1 or (nth <= $5 and up_to <= $6)))
 order by seq
 -- values: ["task-1",2,11,"task-1",10,1048576]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(detail), 0) as bytes from flotilla.task_event where task_id = $1 and seq > $2 and seq < $3
+    order by seq desc limit cast($4 as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla.task_event where task_id = $5 and seq = any(array(select place from measured
+  where nth = 1 or (nth <= $6 and up_to <= $7)))
+order by seq
+-- values: ["task-1",0,900,11,"task-1",10,1048576]
 
 -- src/tasks/sql/task-state.ts: runningOfKey
 (select count(*) from flotilla.task held

@@ -136,7 +136,7 @@ exists (
 -- values: [100]
 
 -- src/tasks/sql/task-state.ts: getEvents
-select * from flotilla_task_event where task_id = ? and seq > ? order by seq
+select * from flotilla_task_event where task_id = ? and seq > ?  order by seq
 -- values: ["task-1",0]
 
   with listed as (
@@ -150,6 +150,18 @@ select *, (select count(*) from listed) as found from flotilla_task_event where 
   where nth = 1 or (nth <= ? and up_to <= ?))
 order by seq
 -- values: ["task-1",2,11,"task-1",10,1048576]
+
+  with listed as (
+    select seq as place, 200 + coalesce(octet_length(detail), 0) as bytes from flotilla_task_event where task_id = ? and seq > ? and seq < ?
+    order by seq desc limit cast(? as integer)),
+  measured as (
+    select place, row_number() over (order by place desc) as nth,
+      sum(bytes) over (order by place desc) as up_to
+    from listed)
+select *, (select count(*) from listed) as found from flotilla_task_event where task_id = ? and seq in (select place from measured
+  where nth = 1 or (nth <= ? and up_to <= ?))
+order by seq
+-- values: ["task-1",0,900,11,"task-1",10,1048576]
 
 -- src/tasks/sql/task-state.ts: runningOfKey
 (select count(*) from flotilla_task held

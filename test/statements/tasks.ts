@@ -186,6 +186,7 @@ export const taskStatements: RoomStatements = {
     getEvents: () => [
       taskState.getEvents("task-1"),
       taskState.getEvents("task-1", { after: 2, limit: 10 }),
+      taskState.getEvents("task-1", { before: 900, limit: 10 }),
     ],
     keyScope: noStatement,
     queueScope: noStatement,

@@ -236,6 +236,67 @@ export function runListsContract(kind: StoreKind): void {
       );
     });
 
+    test("one flow is counted alone, by version, and its runs are listed by version", async () => {
+      const given = (id: number, flow: string, at: string, status = "pending"): Given => ({
+        id,
+        flow,
+        status,
+        tenant: "default",
+        at,
+        isRun: true,
+        parked: parked.untilSignal,
+      });
+      await insert([
+        given(1, "order", "charge"),
+        given(2, "order", "ship"),
+        given(3, "other", "charge"),
+        given(4, "order", "ship", "completed"),
+      ]);
+      await queue.database.write([
+        sql`update ${tasks} set flow_version = 2 where task_id = ${idOf(2)}`,
+      ]);
+      expect(await runs.counts({ flow: "order" })).toEqual([
+        {
+          flow: "order",
+          places: { charge: { waiting: 1 }, ship: { waiting: 1 } },
+          openByVersion: { 1: 1, 2: 1 },
+          placesByVersion: { 1: { charge: { waiting: 1 } }, 2: { ship: { waiting: 1 } } },
+          completed: 1,
+          failed: 0,
+          cancelled: 0,
+          atLeast: false,
+        },
+      ]);
+      expect(await runs.counts({ flow: "none" })).toMatchObject([{ flow: "none", places: {} }]);
+      const stuck = await runs.stuck({ flow: "order" });
+      expect(new Set(stuck.map(({ flow }) => flow))).toEqual(new Set(["order"]));
+      const listed = async (filter: RunListOptions) =>
+        (await runs.list(filter)).runs.map(({ runId }) => runId);
+      expect(await listed({ flow: "order", version: 1 })).toEqual([idOf(4), idOf(1)]);
+      expect(await listed({ flow: "order", version: 2, status: "open" })).toEqual([idOf(2)]);
+      expect(await listed({ version: 2 })).toEqual([idOf(2)]);
+      expect(await listed({ flow: "order", version: 3 })).toEqual([]);
+    });
+
+    test("a history is read from its end, as many events as are asked for", async () => {
+      const { runId } = await runs.start("order", null);
+      const events = Array.from({ length: 30 }, (_, at) => [runId, at * 100 + 1, at, "stepped"]);
+      await queue.database.write([
+        sql`insert into ${table("task_event")} (task_id, seq, at, type)
+          select task_id, seq, at, type from ${rows(
+            { task_id: "text", seq: "integer", at: "integer", type: "text" },
+            events,
+          )} given`,
+      ]);
+      const numbers = async (before: number, limit: number) =>
+        (await runs.history(runId, { before, limit })).map(({ seq }) => seq);
+      expect(await numbers(2 ** 31 - 1, 3)).toEqual([2_701, 2_801, 2_901]);
+      expect(await numbers(2_701, 2)).toEqual([2_501, 2_601]);
+      expect(await numbers(201, 1_000)).toEqual([1, 101]);
+      expect(await numbers(1, 10)).toEqual([]);
+      await expect(runs.history(runId, { before: 5 })).rejects.toThrow("needs a limit");
+    });
+
     test("counts stop at 10,000 runs, and say so", async () => {
       const filler = Array.from({ length: 10_100 }, (_, id): Given => ({
         id,

@@ -428,6 +428,23 @@ export function seriesContract(kind: StoreKind): void {
         });
       });
 
+      test("adds up the last hour of many subjects, and leaves out those without counts", async () => {
+        const at = startOf(nowMs, minuteMs);
+        await put(
+          row(at, "pod-1", 1, "task:a"),
+          row(at, "pod-2", 2, "task:a"),
+          row(at - 30 * minuteMs, "", 4, "task:a"),
+          row(at - 2 * hourMs, "", 100, "task:a"),
+          row(at, "pod-1", 7, "task:b"),
+        );
+        const totals = await reader().totals({ subjects: ["task:a", "task:none"] });
+        expect([...totals].map(([subject, { counts }]) => [subject, counts])).toEqual([
+          ["task:a", { completed: 7 }],
+        ]);
+        expect(await reader().totals({ subjects: [] })).toEqual(new Map());
+        await expect(reader().totals({ subjects: ["no subject"] })).rejects.toThrow("subject must");
+      });
+
       test("lists subjects page by page, in their order, also of one kind", async () => {
         const at = startOf(nowMs, minuteMs);
         const subjects = ["flow", "flow:a", "other:task", "task", "task:a", "task:b", "throttle:x"];

@@ -15,6 +15,7 @@ import {
   spec,
   taskName,
   time,
+  wholeNumber,
 } from "./schema.ts";
 import { enqueueOptions, taskError } from "./tasks.schema.ts";
 
@@ -172,23 +173,29 @@ const stuck = named(
   "Runs that make no progress and may need an operator, counted by transition and version.",
 );
 
+const machine = named(
+  "Machine",
+  z.object({
+    version: z.int(),
+    queue: z.object({ name: z.string(), limit: z.int() }).nullable(),
+    parts: z
+      .array(
+        z.object({
+          name: z.string(),
+          kind: z.enum(["work", "sleep", "signal", "children", "finally"]),
+          does: described(z.string(), "Such as `waits for a signal, fails after 1 d`."),
+        }),
+      )
+      .readonly(),
+  }),
+);
+
 const flow = named(
   "Flow",
   z.object({
     flow: z.string(),
     machine: described(
-      z
-        .object({
-          version: z.int(),
-          queue: z.object({ name: z.string(), limit: z.int() }).nullable(),
-          parts: z.array(
-            z.object({
-              name: z.string(),
-              kind: z.enum(["work", "sleep", "signal", "children", "finally"]),
-            }),
-          ),
-        })
-        .nullable(),
+      machine.nullable(),
       "Its parts in the order in which they run; null where this server doesn't have the flow.",
     ),
     workers: z
@@ -208,6 +215,10 @@ const flow = named(
       z.record(z.string(), z.int()).readonly(),
       "Open runs by the version that advanced them last; 0 before the first.",
     ),
+    placesByVersion: described(
+      z.record(z.string(), places.readonly()).readonly(),
+      "`places` for each version that advanced runs last.",
+    ),
     completed: z.int(),
     failed: z.int(),
     cancelled: z.int(),
@@ -217,6 +228,23 @@ const flow = named(
     ),
     stuck: z.array(stuck).readonly(),
   }),
+);
+
+const times = named(
+  "StateTimes",
+  z.object({
+    at: described(z.string(), "The transition or finalizer."),
+    outcomes: described(
+      z.record(z.string(), z.number()).readonly(),
+      "How many attempts and waits ended how: `completed`, `retry`, `failed`, `parked` …",
+    ),
+    p50Ms: described(
+      z.number().nullable(),
+      "How long an attempt or a wait took, estimated within a factor of 2; null if none has ended.",
+    ),
+    p95Ms: z.number().nullable(),
+  }),
+  "What pods have counted at a transition in the last hour.",
 );
 
 const tag = "runs";
@@ -267,6 +295,10 @@ export const runSpecs = {
         z.literal("true"),
         "Only those set aside, because no pod can read them.",
       ).optional(),
+      version: described(
+        wholeNumber({ min: 0, max: 1_000_000_000 }),
+        "Only those that this version of their flow has advanced last; 0 for those that none has.",
+      ).optional(),
       ...listing,
     }),
     answers: { 200: named("RunPage", z.object({ runs: z.array(run), ...reach })) },
@@ -291,13 +323,22 @@ export const runSpecs = {
     summary: "A page of a run's events, oldest first.",
     verb: "fleet:read",
     ofTenant: true,
-    query: eventPaging,
+    query: eventPaging.extend({
+      before: described(
+        wholeNumber({ min: 1, max: 2 ** 31 - 1 }),
+        "The last events before this number, such as the `previous` of the page after. The largest gives the newest.",
+      ).optional(),
+    }),
     answers: {
       200: named(
         "RunHistory",
         z.object({
           history: z.array(entry),
           next: nextAfter,
+          previous: described(
+            z.int().nullable(),
+            "The `before` of the page that precedes, or null.",
+          ),
         }),
       ),
     },
@@ -395,6 +436,40 @@ export const runSpecs = {
     summary: "Flows, their open runs by transition, and stuck runs.",
     verb: "fleet:read",
     answers: { 200: named("Flows", z.object({ flows: z.array(flow) })) },
-    errors: [],
+    errors: ["timeout"],
+  }),
+  flow: spec({
+    method: "get",
+    path: "/v1/flows/{flow}",
+    operationId: "getFlow",
+    tag,
+    summary: "A flow, its open runs by transition and version, and how long transitions took.",
+    verb: "fleet:read",
+    answers: {
+      200: named("FlowShown", z.object({ flow, times: z.array(times).readonly() })),
+    },
+    errors: ["not_found", "invalid_option", "timeout"],
+  }),
+  machine: spec({
+    method: "get",
+    path: "/v1/flows/{flow}/machine",
+    operationId: "getMachine",
+    tag,
+    summary:
+      "What a flow is made of in a version. Pods are asked for what this server doesn't have.",
+    verb: "fleet:read",
+    query: z.strictObject({
+      version: described(
+        wholeNumber({ min: 1, max: 1_000_000_000 }),
+        "Default: the one that this server has, else the latest.",
+      ).optional(),
+    }),
+    answers: {
+      200: named(
+        "MachineShown",
+        z.object({ machine: described(machine.nullable(), "Null if no pod has told it.") }),
+      ),
+    },
+    errors: ["invalid_option"],
   }),
 };

@@ -1,8 +1,13 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
+import { systemClock } from "../../base/clock.ts";
+import { minuteMs } from "../../base/durations.ts";
 import { silentLogger } from "../../base/log.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { flow } from "../../flows/flow.ts";
+import { startOf } from "../../series/fold.ts";
+import { storeCounts } from "../../series/sql.ts";
+import { openStore } from "../../store/open.ts";
 import { task } from "../../tasks/task.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { handlersByName } from "../../runtime/handlers.ts";
@@ -251,5 +256,105 @@ describe("flows over HTTP", () => {
       openByVersion: { 2: 1 },
       stuck: [],
     });
+  });
+
+  test("one flow says where its runs stand by version, and how long each part took", async () => {
+    await startWith(order, parcel);
+    const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
+    await isDoing(runId, "waiting_for_signal");
+    await ask("POST", "/v1/runs", { flow: "elsewhere" });
+    const at = startOf(systemClock.now(), minuteMs);
+    const run = { sumMs: 300, buckets: [0, 0, 0, 0, 0, 0, 0, 3] };
+    const counts = JSON.stringify({ counts: { completed: 2, retry: 1 }, run });
+    const database = await openStore(testStore.store);
+    await database.write(
+      storeCounts(
+        ["flow:order reserve", "flow:order gone", "flow:elsewhere reserve"].map((subject) => {
+          return { span: minuteMs, at, subject, pod: "pod-1", counts };
+        }),
+      ),
+    );
+    await database.close();
+    const { body } = await ask("GET", "/v1/flows/order");
+    expect(body.flow).toMatchObject({
+      flow: "order",
+      machine: { parts: [{ does: "runs" }, { does: "waits for a signal" }, {}, {}] },
+      workers: [{ version: 2, pods: 1 }],
+      places: { approve: { waiting: 1 } },
+      placesByVersion: { 2: { approve: { waiting: 1 } } },
+      stuck: [],
+    });
+    expect(body.times).toEqual([
+      {
+        at: "reserve",
+        outcomes: { completed: 2, retry: 1 },
+        p50Ms: expect.any(Number),
+        p95Ms: expect.any(Number),
+      },
+    ]);
+    // Of another flow's runs it says nothing, though they are in the same indexes.
+    expect(await ask("GET", "/v1/flows/elsewhere")).toMatchObject({
+      body: { flow: { machine: null, stuck: [{ flow: "elsewhere", why: "no_worker", runs: 1 }] } },
+    });
+    expect(await ask("GET", "/v1/flows/none%2Fhere")).toMatchObject({
+      status: 404,
+      body: { error: { message: expect.stringContaining("there is no flow none/here") } },
+    });
+    expect(await ask("GET", `/v1/flows/${"x".repeat(300)}`)).toMatchObject({ status: 400 });
+  });
+
+  test("a machine that this server doesn't have is told by a pod that does", async () => {
+    await startWith(order, parcel);
+    const elsewhere = appHarness(testStore.flotilla, {});
+    const told = (path: string) => elsewhere.send("GET", `/v1/flows/${path}`);
+    expect(await told("order")).toMatchObject({ body: { flow: { machine: null } } });
+    // A slow machine may take longer than one question waits.
+    const { machine } = await until("the answer", async () => {
+      const { body } = await told("order/machine");
+      return body.machine !== null && body;
+    });
+    expect(machine).toMatchObject({
+      version: 2,
+      queue: { name: "shop", limit: 3 },
+      parts: [{ name: "reserve" }, { name: "approve" }, { name: "parcels" }, { kind: "finally" }],
+    });
+    expect(await told("order/machine?version=7")).toMatchObject({ body: { machine: null } });
+    expect(await told("constructor/machine")).toMatchObject({ body: { machine: null } });
+    const own = (await ask("GET", "/v1/flows/order/machine?version=2")).body;
+    expect(own).toEqual({ machine });
+  });
+
+  test("runs are listed by the version that advanced them last", async () => {
+    await startWith(order, parcel);
+    const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
+    await isDoing(runId, "waiting_for_signal");
+    const idsOf = async (query: string) => {
+      const { body } = await ask("GET", `/v1/runs?flow=order&${query}`);
+      return body.runs.map((each: { runId: string }) => each.runId);
+    };
+    expect(await idsOf("version=2")).toEqual([runId]);
+    expect(await idsOf("version=1")).toEqual([]);
+    expect(await idsOf("version=1&status=open")).toEqual([]);
+    expect(await ask("GET", "/v1/runs?version=two")).toMatchObject({ status: 400 });
+  });
+
+  test("the history of a run is read from its end as well, page by page", async () => {
+    await startWith(order, parcel);
+    const { runId } = (await ask("POST", "/v1/runs", { flow: "order", input: book })).body;
+    await isDoing(runId, "waiting_for_signal");
+    const page = async (query: string) =>
+      (await ask("GET", `/v1/runs/${runId}/history?${query}`)).body;
+    const all = await page("limit=1000");
+    const numbers = all.history.map(({ seq }: { seq: number }) => seq);
+    expect(numbers.length).toBeGreaterThanOrEqual(3);
+    expect(all).toMatchObject({ next: null, previous: null });
+    const newest = await page("before=2147483647&limit=2");
+    expect(newest.history).toEqual(all.history.slice(-2));
+    expect(newest).toMatchObject({ next: null, previous: numbers.at(-2) });
+    const earlier = await page(`before=${newest.previous}&limit=1000`);
+    expect(earlier.history).toEqual(all.history.slice(0, -2));
+    expect(earlier).toMatchObject({ next: numbers.at(-3), previous: null });
+    const both = await ask("GET", `/v1/runs/${runId}/history?before=5&after=1`);
+    expect(both.body.error.message).toContain("can't be combined");
   });
 });

@@ -2,7 +2,8 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
-import { flowToJson, readFlows } from "../../runtime/flows.ts";
+import type { HistoryOptions } from "../../flows/runs.ts";
+import { flowToJson, machineToJson, readFlow, readFlows } from "../../runtime/flows.ts";
 import { parseRow } from "../../runtime/json-rows.ts";
 import { type Caller, canSee, heldTenant, onlyTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
@@ -11,7 +12,7 @@ import { eventPage, withoutUndefined, noWorkerAmong, traceOf, visibleLinks } fro
 import type { FlowContract, TaskContract } from "../../tasks/model.ts";
 
 export type RunRoutes = {
-  flotilla: Pick<Flotilla, "pods" | "runs" | "tasks">;
+  flotilla: Pick<Flotilla, "machine" | "pods" | "runs" | "series" | "tasks">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The flows of this program. */
@@ -68,11 +69,8 @@ export function runRoutes(parts: RunRoutes): Route[] {
       return { status: 200, body: { run, links } };
     }),
     route(runSpecs.history).to(async ({ caller, params: { runId }, query }) => {
-      const { after = 0, limit } = query;
       await checkRun(caller, runId);
-      const read = (page: TaskEventsOptions) => runs.history(runId, page);
-      const { events: history, next } = await eventPage(read, { after, limit });
-      return { status: 200, body: { history, next } };
+      return { status: 200, body: await historyPage(runs, runId, query) };
     }),
     route(runSpecs.signals).to(async ({ caller, params: { runId }, query }) => {
       await checkRun(caller, runId);
@@ -103,7 +101,48 @@ export function runRoutes(parts: RunRoutes): Route[] {
       const flows = await readFlows(flotilla, machines);
       return { status: 200, body: { flows: flows.map(flowToJson) } };
     }),
+    route(runSpecs.flow).to(async ({ params: { flow } }) => {
+      const found = await readFlow(flotilla, machines, flow);
+      if (!found) {
+        throw new FlotillaError(
+          "not_found",
+          `there is no flow ${flow.slice(0, 80)}: no live pod has it, and it has no runs`,
+        );
+      }
+      return { status: 200, body: { flow: flowToJson(found.flow), times: found.times } };
+    }),
+    route(runSpecs.machine).to(async ({ params: { flow }, query: { version } }) => {
+      const own = machines.find(({ name }) => name === flow);
+      const isOwn = own !== undefined && (version === undefined || version === own.version);
+      const machine = isOwn ? machineToJson(own) : await flotilla.machine(flow, version);
+      return { status: 200, body: { machine: machine ?? null } };
+    }),
   ];
+}
+
+// As many as a page of a list has at most.
+const maxEvents = 1_000;
+
+/** A page of events after a number, or the last ones before one, with where its neighbours are. */
+async function historyPage(
+  runs: Pick<Flotilla["runs"], "history">,
+  runId: string,
+  query: {
+    after?: number | undefined;
+    before?: number | undefined;
+    limit?: number | undefined;
+  },
+) {
+  const { after, before, limit = maxEvents } = query;
+  const history = await runs.history(runId, withoutUndefined({ after, before, limit }));
+  const [first, last] = [history[0]?.seq, history.at(-1)?.seq];
+  const isThere = async (where: HistoryOptions) =>
+    (await runs.history(runId, { ...where, limit: 1 })).length > 0;
+  const hasNext = last !== undefined && (await isThere({ after: last }));
+  // From the first event on there is none before.
+  const mayPrecede = first !== undefined && (before !== undefined || (after ?? 0) > 0);
+  const hasPrevious = mayPrecede && (await isThere({ before: first }));
+  return { history, next: hasNext ? last : null, previous: hasPrevious ? first : null };
 }
 
 function missing(runId: string): FlotillaError {

@@ -159,14 +159,20 @@ export function writesBefore(taskId: Statement): Statement {
   return sql`(${nextSeq(taskId)} - 1) / cast(${eventsPerWrite} as integer)`;
 }
 
-type EventPage = { readonly after?: number; readonly limit?: number };
+type EventPage = {
+  readonly after?: number;
+  readonly before?: number;
+  readonly limit?: number;
+};
 
-/** The events of a task in order: all of them, or a page with a limit. */
-export function getEvents(taskId: string, { after = 0, limit }: EventPage = {}): Statement {
-  const from = sql`from ${events} where task_id = ${taskId} and seq > ${after}`;
+/** The events of a task in order: all of them, or a page with a limit, the last ones before a number. */
+export function getEvents(taskId: string, { after = 0, before, limit }: EventPage = {}): Statement {
+  const upTo = before === undefined ? sql`` : sql`and seq < ${before}`;
+  const from = sql`from ${events} where task_id = ${taskId} and seq > ${after} ${upTo}`;
   if (limit === undefined) return sql`select * ${from} order by seq`;
   const bytes = sql`200 + ${columnBytes(sql`detail`)}`;
-  const page = { key: sql`seq`, order: "asc", from, bytes, limit, maxBytes: maxPageBytes } as const;
+  const order = before === undefined ? "asc" : "desc";
+  const page = { key: sql`seq`, order, from, bytes, limit, maxBytes: maxPageBytes } as const;
   const { begin, keys, found } = pageQuery(page);
   return sql`${begin}
     select *, ${found} from ${events} where task_id = ${taskId} and ${isAmong(keys, sql`seq`)}

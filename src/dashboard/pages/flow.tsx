@@ -1,5 +1,0 @@
-import { PageTitle } from "../parts/states.tsx";
-
-export function OneFlowPage() {
-  return <PageTitle name="Flow">Flow</PageTitle>;
-}
