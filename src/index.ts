@@ -11,7 +11,6 @@ export type {
   Bulks,
   FollowBulkOptions,
 } from "./bulk/bulks.ts";
-export type { BulkFilter } from "./bulk/filter.ts";
 export type { PayloadCodec } from "./store/codec/codec.ts";
 export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
 export type {
@@ -96,13 +95,8 @@ export type {
   Tasks,
   TaskShortcuts,
 } from "./tasks/tasks.ts";
-export type {
-  ListPageOptions,
-  ListProgress,
-  ListSpan,
-  PayloadValue,
-  TaskFilter,
-} from "./tasks/inspect/list.ts";
+export type { ListSpan, PayloadValue, TaskFilter } from "./tasks/inspect/filter.ts";
+export type { ListPageOptions, ListProgress } from "./tasks/inspect/list.ts";
 export type { Concurrency, Limits, LimitState, TenantState } from "./tasks/concurrency/limits.ts";
 export type { SessionCounts } from "./sessions/list.ts";
 export type { Depth, DepthState, NameDepth } from "./tasks/inspect/depth.ts";

@@ -292,6 +292,11 @@ describe("tasks through a server", () => {
       code: 2,
       stderr: expect.stringContaining("the filter is empty"),
     });
+    const narrow = ["--since", "2020-01-01", "--payload", "none=1", "--preview"];
+    expect((await both(...act, ...narrow)).stdout).toContain("cancel would be for 0 tasks");
+    expect((await both("tasks", "--from", ids[1]!, "--name", "batch")).stdout).not.toContain(
+      ids[0],
+    );
     const done = await onServer(...act, "--yes", "--reason", "a wrong batch");
     expect(done.stdout).toMatch(/^bulk \S+\ndone: 3 tasks done\n$/);
     const listed = await both("bulk");

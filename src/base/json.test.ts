@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { FlotillaError } from "./errors.ts";
-import { encodeJson } from "./json.ts";
+import { encodeJson, inexactInteger } from "./json.ts";
 
 function refusal(value: unknown, limits?: Parameters<typeof encodeJson>[2]): string {
   try {
@@ -179,5 +179,32 @@ describe("what JSON would lose silently", () => {
     const team: Record<string, unknown> = {};
     team["members"] = ["ada", "bob", "cid", "dan"].map((name) => ({ name, team }));
     expect(() => encodeJson("the result", team)).toThrow(/circular/);
+  });
+});
+
+describe("an integer in JSON", () => {
+  test("that numbers can't hold is found, wherever it is", () => {
+    for (const [json, lost] of [
+      ["9007199254740993", "9007199254740993"],
+      ['{"a":[1,-9007199254740993]}', "-9007199254740993"],
+      ['["1234567890123456", 12345678901234567891]', "12345678901234567891"],
+      [`{"\\"":${"9".repeat(400)}}`, "9".repeat(400)],
+    ] as const)
+      expect(inexactInteger(json)).toBe(lost);
+  });
+
+  test("that numbers hold is none, nor are digits in text and fractions", () => {
+    for (const json of [
+      "9007199254740991",
+      "9007199254740992",
+      "1152921504606846976",
+      '"9007199254740993"',
+      '{"9007199254740993":1}',
+      '"\\"9007199254740993"',
+      "0.12345678901234567890",
+      "12345678901234567891e3",
+      "not json 90071992547409",
+    ])
+      expect([json, inexactInteger(json)]).toEqual([json, undefined]);
   });
 });

@@ -45,7 +45,6 @@ export const defaultMaxDepth = 64;
 // the `u` is an escaped backslash followed by a plain `u`.
 const unstorable = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f][0-9a-f]{2})/;
 
-/** True for what JSON writes in braces: neither null nor an array. */
 /** A value as users type it: text that is a number, true, false, null or a quoted text, or text as it is. */
 export function scalarOf(text: string): string | number | boolean | null {
   try {
@@ -58,8 +57,65 @@ export function scalarOf(text: string): string | number | boolean | null {
   return text;
 }
 
+/** True for what JSON writes in braces: neither null nor an array. */
 export function isJsonObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+// Integers of fewer digits are exact.
+const manyDigits = /\d{16}/;
+// No number has more, and to compare longer ones takes more than linear time.
+const maxDigits = 320;
+
+/**
+ * The first integer in JSON text that numbers can't hold: parsed, it would be another one without notice.
+ * Undefined if there is none, also in text that isn't JSON.
+ */
+export function inexactInteger(json: string): string | undefined {
+  if (!manyDigits.test(json)) return undefined;
+  for (let at = 0; at < json.length;) {
+    if (json[at] === '"') {
+      at = endOfText(json, at + 1);
+      continue;
+    }
+    const number = numberAt(json, at);
+    if (isInexact(number)) return number;
+    at += Math.max(1, number.length);
+  }
+  return undefined;
+}
+
+/** The index behind the quote that ends a text. */
+function endOfText(json: string, from: number): number {
+  let at = from;
+  while (at < json.length && json[at] !== '"') at += json[at] === "\\" ? 2 : 1;
+  return at + 1;
+}
+
+const inNumber = "+-.eE0123456789";
+
+function numberAt(json: string, from: number): string {
+  let end = from;
+  while (end < json.length && inNumber.includes(json[end]!)) end++;
+  return json.slice(from, end);
+}
+
+function isInexact(number: string): boolean {
+  const isLong = number.length > maxDigits;
+  if (number.length < 16 || /[^0-9-]/.test(number)) return false;
+  const parsed = Number(number);
+  if (Number.isNaN(parsed)) return false;
+  return isLong || !Number.isFinite(parsed) || BigInt(parsed) !== BigInt(number);
+}
+
+/** Throws if a number of JSON text that was parsed has lost digits. */
+export function checkIntegers(what: string, json: string): void {
+  const lost = inexactInteger(json);
+  if (lost === undefined) return;
+  throw new FlotillaError(
+    "invalid_input",
+    `${what} has the number ${lost.slice(0, 40)}, of which JSON numbers keep only some digits: send it as text`,
+  );
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Row } from "../store/database.ts";
-import type { BulkFilter } from "./filter.ts";
+import { type TaskFilter, taskFilterNames } from "../tasks/inspect/filter.ts";
 import type { TaskStatus } from "../tasks/rows.ts";
 
 /**
@@ -18,7 +18,7 @@ export type BulkAction = (typeof bulkActions)[number];
 /** What to do, and to which tasks and runs. */
 export type BulkRequest = {
   readonly action: BulkAction;
-  readonly filter: BulkFilter;
+  readonly filter: TaskFilter;
   /** Of `retry`: forgets stored steps, so that all of them run again. Default false. */
   readonly fromStart?: boolean;
   /** Of `signal`: its name, and what it carries. */
@@ -33,7 +33,7 @@ export type BulkRequest = {
 export type Bulk = {
   readonly bulkId: string;
   readonly action: BulkAction;
-  readonly filter: BulkFilter;
+  readonly filter: TaskFilter;
   readonly fromStart: boolean;
   readonly signal: string | null;
   readonly as: number | null;
@@ -66,7 +66,7 @@ export type StoredBulk = Bulk & {
 /** A request that was checked. */
 export type CheckedBulk = {
   readonly action: BulkAction;
-  readonly filter: BulkFilter;
+  readonly filter: TaskFilter;
   readonly options: BulkOptions;
   /** JSON text of what a signal carries. */
   readonly payload: string | null;
@@ -96,6 +96,42 @@ export const statusesOf: Readonly<Record<BulkAction, readonly TaskStatus[]>> = {
   resume: ["pending"],
 };
 
+// What leaders of the release before know of a filter.
+const namesBefore: readonly string[] = [
+  "name",
+  "status",
+  "tenant",
+  "group",
+  "at",
+  "setAside",
+  "from",
+  "to",
+];
+// They leave a bulk of such a group to a leader of a later release.
+const laterGroup = "g999999-0000000000000000";
+
+/**
+ * A filter as it is stored. A leader of the release before acts on all that match what it knows of one,
+ * which would be too many: it must not take a filter with anything else for its own.
+ */
+export function encodeFilter(filter: TaskFilter): string {
+  if (Object.keys(filter).every((name) => namesBefore.includes(name)))
+    return JSON.stringify(filter);
+  const { tenant } = filter;
+  const shown = { ...(tenant !== undefined && { tenant }), group: laterGroup };
+  return JSON.stringify({ ...shown, whole: filter });
+}
+
+function filterIn(text: string): TaskFilter {
+  const { whole, ...filter } = JSON.parse(text) as TaskFilter & { whole?: TaskFilter };
+  return whole ?? filter;
+}
+
+/** Whether this release knows all of a filter. One of a later release may say more. */
+export function isKnownFilter(filter: TaskFilter): boolean {
+  return Object.keys(filter).every((name) => (taskFilterNames as readonly string[]).includes(name));
+}
+
 export function hasBulkEnded({ state }: Pick<Bulk, "state">): boolean {
   return state !== "running";
 }
@@ -105,7 +141,7 @@ export function toStoredBulk(row: Row): StoredBulk {
   return {
     bulkId: row["bulk_id"],
     action: row["action"],
-    filter: JSON.parse(row["filter"]) as BulkFilter,
+    filter: filterIn(row["filter"]),
     fromStart: options.fromStart === true,
     signal: options.signal ?? null,
     as: options.as ?? null,

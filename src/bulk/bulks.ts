@@ -7,6 +7,7 @@ import { checkNumber, checkOptions } from "../base/options.ts";
 import { fitPage } from "../base/page.ts";
 import type { Row } from "../store/database.ts";
 import { untilKnown } from "../store/retry.ts";
+import type { TaskFilter } from "../tasks/inspect/filter.ts";
 import { type Bulk, type BulkRequest, type CheckedBulk, hasBulkEnded, toBulk } from "./bulk.ts";
 import { checkBulkRequest } from "./request.ts";
 import { getBulk, insertBulk, listBulks, maxOpenBulks, stopBulk } from "./sql.ts";
@@ -62,6 +63,8 @@ const pagesPerPreview = 20;
 /** Creates the operations on bulks. */
 export function createBulks(parts: BulksParts): Bulks {
   const { database, clock, maxPayloadBytes = defaultMaxBytes } = parts;
+  const check = (request: BulkRequest) =>
+    checkBulkRequest(request, { maxPayloadBytes, encodesContent: database.encodesContent });
 
   const write = (act: Act, statements: ActWrite["statements"]) =>
     writeAct(parts, act, { statements }, untilKnown);
@@ -82,12 +85,15 @@ export function createBulks(parts: BulksParts): Bulks {
   };
 
   return {
-    preview: async (request) => preview(checkBulkRequest(request, { maxPayloadBytes })),
+    preview: async (request) => preview(check(request)),
 
     async start(request) {
-      const checked = checkBulkRequest(request, { maxPayloadBytes });
+      const checked = check(request);
       const { action, filter, options, reason } = checked;
-      const about = { action, ...options, ...filter };
+      const { payload, ...shown } = filter;
+      // The audit holds nothing of payloads: the paths alone.
+      const paths = payload && { payload: Object.keys(payload) };
+      const about = { action, ...options, ...shown, ...paths };
       const act = await beginAct(parts, { action: "bulk.start", filter: about, reason });
       const actor = currentActor();
       const { matched, isExact } = act.stored
@@ -96,7 +102,7 @@ export function createBulks(parts: BulksParts): Bulks {
       const bulk = { ...checked, createdBy: actor ? actorName(actor) : null, matched, isExact };
       const { tables } = await write(act, (id, entry) => insertBulk(id, bulk, entry));
       const [row] = tables.at(-1)!;
-      if (row) return toBulk(row);
+      if (row) return ofSameFilter(toBulk(row), filter);
       if (act.stored) throw noBulk(act.stored.id);
       throw new FlotillaError(
         "overloaded",
@@ -143,6 +149,15 @@ export function createBulks(parts: BulksParts): Bulks {
       throw new FlotillaError("conflict", `bulk ${bulkId} is ${bulk.state} already`);
     },
   };
+}
+
+/** Throws if the act was stored before, for other values of payloads, which its entry doesn't hold. */
+function ofSameFilter(bulk: Bulk, filter: TaskFilter): Bulk {
+  if (JSON.stringify(bulk.filter.payload) === JSON.stringify(filter.payload)) return bulk;
+  throw new FlotillaError(
+    "conflict",
+    `the act was bulk ${bulk.bulkId}, on other values of payloads: give another act another id`,
+  );
 }
 
 function noBulk(bulkId: string): FlotillaError {

@@ -7,7 +7,7 @@ import { createSharedRun } from "../base/semaphore.ts";
 import { fingerprintVersion, groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Database } from "../store/database.ts";
 import { untilKnown, writeUntilKnown } from "../store/retry.ts";
-import { type StoredBulk, toStoredBulk } from "./bulk.ts";
+import { isKnownFilter, type StoredBulk, toStoredBulk } from "./bulk.ts";
 import { openBulks, pruneBulks, stopBulk, writeBatch } from "./sql.ts";
 import { walkMatches } from "./walk.ts";
 
@@ -48,8 +48,8 @@ export function createBulkLeader(options: BulkLeaderOptions) {
   const advance = async (bulk: StoredBulk): Promise<void> => {
     const { bulkId, action, filter, as, lastTaskId, untilId, createdAtMs } = bulk;
     const version = filter.group === undefined ? fingerprintVersion : groupVersion(filter.group);
-    // A later release has made that group by its own rules, and will continue the bulk.
-    if (version === undefined || version > fingerprintVersion) return;
+    // A later release has made that group by its own rules, or filters by more, and will continue the bulk.
+    if (version === undefined || version > fingerprintVersion || !isKnownFilter(filter)) return;
     if (version < fingerprintVersion) {
       await send(stopBulk(bulkId));
       log.warn({ bulk: bulkId }, "bulk stopped: its group has another id in this release");

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import { type BulkAction, bulkActions, toStoredBulk } from "./bulk.ts";
-import { type BulkWalk, walkMatching, writeBatch } from "./sql.ts";
+import { type BulkWalk, checkMatching, walkMatching, writeBatch } from "./sql.ts";
 
 const stored = toStoredBulk({
   bulk_id: "b",
@@ -27,6 +27,16 @@ const walks: Record<string, { walk: BulkWalk; index: string }> = {
   "of failed tasks": {
     walk: { action: "retry", filter: { status: "failed" }, as: null, after: "x", until },
     index: "flotilla_task_failed (",
+  },
+  "of a value of payloads": {
+    walk: {
+      action: "cancel",
+      filter: { name: "a", sinceMs: 1, untilMs: 2, payload: { id: 7 } },
+      as: null,
+      after: "",
+      until,
+    },
+    index: "task_id>? AND task_id<?",
   },
   "of the runs of a flow": {
     walk: { action: "cancel", filter: { name: "a", at: "b" }, as: null, after: "x", until },
@@ -61,5 +71,14 @@ describe("a bulk finds its tasks by an index", () => {
       index,
     );
     expect(steps.filter((step) => /^SCAN flotilla_task\b/.test(step))).toEqual([]);
+  });
+
+  test("for tasks that are known by their ids", async () => {
+    const { walk } = walks["of a name"]!;
+    const statement = checkMatching(walk, ["x", "y"], 500);
+    expect(sqliteStepsOf(statement).filter((step) => /^SCAN flotilla_task\b/.test(step))).toEqual(
+      [],
+    );
+    expect(await planOf(statement)).not.toMatch(/Seq Scan on task\b/);
   });
 });

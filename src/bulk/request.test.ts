@@ -39,7 +39,7 @@ describe("a request of a bulk", () => {
     const cancel = (filter: unknown) => refusal({ action: "cancel", filter });
     expect(cancel({ nme: "mail" })).toContain("did you mean `name`?");
     expect(cancel({ "payload.__proto__": "x" })).toContain("unknown option");
-    expect(cancel({ name: "x".repeat(10_000) })).toContain("500");
+    expect(cancel({ name: "x".repeat(10_000) })).toContain("filter.name must be 1 to 200");
     expect(cancel({ name: "a\u0000" })).toContain("databases can store");
     expect(cancel({ name: { $ne: 1 } })).toContain("filter.name");
     expect(cancel({ status: "failed" })).toContain("pending or claimed, not failed");
@@ -50,6 +50,26 @@ describe("a request of a bulk", () => {
       "no group of this release",
     );
     expect(refusal({ action: "retry", filter: { setAside: true } })).toContain("set aside");
+    expect(refusal({ action: "retry", filter: { pod: "p" } })).toContain(
+      "those of a pod are claimed",
+    );
+    expect(cancel({ session: "s", run: "r" })).toContain("session and run can't be combined");
+    expect(cancel({ payload: { id: 7 } })).toContain("payload needs `name` and `sinceMs`");
+    const withPayload = (payload: unknown) => cancel({ name: "a", sinceMs: 0, payload });
+    expect(withPayload({})).toContain("1 to 5 paths");
+    expect(withPayload(JSON.parse('{"id":7,"__proto__":1}'))).toContain("must be a path");
+    expect(withPayload({ [Array.from({ length: 50 }, () => "a").join(".")]: 1 })).toContain(
+      "must be a path of 1 to 5 names",
+    );
+    expect(withPayload({ "a'b": 1 })).toContain("must be a path");
+    expect(withPayload({ id: 2 ** 53 })).toContain("within 2^53");
+    expect(cancel({ sinceMs: "yesterday" })).toContain("filter.sinceMs");
+  });
+
+  test("is the same text in whichever order its filter was given", () => {
+    const one = check({ action: "cancel", filter: { tenant: "acme", name: "mail", run: "r" } });
+    const other = check({ action: "cancel", filter: { run: "r", name: "mail", tenant: "acme" } });
+    expect(JSON.stringify(one)).toBe(JSON.stringify(other));
   });
 
   test("is stored with what it needs alone", () => {

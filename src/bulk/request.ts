@@ -3,7 +3,7 @@ import { encodeJson } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../base/options.ts";
 import { fingerprintVersion, groupVersion } from "../dead-letters/fingerprint.ts";
 import { namePattern } from "../flows/declare.ts";
-import { checkFilter, type BulkFilter } from "./filter.ts";
+import { checkTaskFilter, type TaskFilter, taskFilterNames } from "../tasks/inspect/filter.ts";
 import {
   type BulkAction,
   bulkActions,
@@ -22,16 +22,22 @@ const optionsOf: Readonly<Record<BulkAction, readonly string[]>> = {
 const maxReasonChars = 500;
 const maxVersion = 1_000_000_000;
 
+export type RequestChecks = {
+  readonly maxPayloadBytes: number;
+  /** Whether the store has a codec. */
+  readonly encodesContent?: boolean | undefined;
+};
+
 /** Throws unless the request says what to do, and to which tasks. */
 export function checkBulkRequest(
   request: BulkRequest,
-  { maxPayloadBytes }: { readonly maxPayloadBytes: number },
+  { maxPayloadBytes, encodesContent }: RequestChecks,
 ): CheckedBulk {
   const { action } = request;
   checkChoice("action", action, bulkActions);
   checkOptions(`bulk ${action}`, request, ["action", "filter", "reason", ...optionsOf[action]]);
   const { fromStart = false, signal, payload = null, as, reason } = request;
-  const filter = checkBulkFilter(action, request.filter);
+  const filter = checkBulkFilter(action, request.filter, encodesContent);
   if (typeof fromStart !== "boolean") {
     throw new FlotillaError("invalid_option", "fromStart must be true or false");
   }
@@ -68,13 +74,17 @@ export function checkBulkRequest(
 }
 
 /** Throws on an empty filter, because what is done to everything must be intended. */
-function checkBulkFilter(action: BulkAction, given: BulkFilter): BulkFilter {
-  const filter = checkFilter("filter", given);
+function checkBulkFilter(
+  action: BulkAction,
+  given: TaskFilter,
+  encodesContent: boolean | undefined,
+): TaskFilter {
+  const filter = checkTaskFilter(given, { within: "filter", encodesContent });
   const { status, group } = filter;
   if (Object.keys(filter).length === 0) {
     throw new FlotillaError(
       "invalid_option",
-      "the filter is empty, which would be every task of the store: give at least one of name, status, tenant, group, at, setAside, from and to",
+      `the filter is empty, which would be every task of the store: give at least one of ${taskFilterNames.join(", ")}`,
     );
   }
   const statuses = statusesOf[action];
@@ -82,6 +92,12 @@ function checkBulkFilter(action: BulkAction, given: BulkFilter): BulkFilter {
     throw new FlotillaError(
       "invalid_option",
       `${action} is for tasks that are ${statuses.join(" or ")}, not ${status}: change the filter's status, or leave it out`,
+    );
+  }
+  if (filter.pod !== undefined && !statuses.includes("claimed")) {
+    throw new FlotillaError(
+      "invalid_option",
+      `${action} is for tasks that are ${statuses.join(" or ")}, and those of a pod are claimed`,
     );
   }
   if (filter.setAside && !statuses.includes("pending")) {

@@ -1,5 +1,6 @@
 import { noEntry, type WriteEntry } from "../audit/act.ts";
 import { countEntry, endEntry } from "../audit/sql.ts";
+import { idBoundAt } from "../base/ids.ts";
 import {
   forUpdate,
   forUpdateOfTask,
@@ -28,14 +29,16 @@ import {
   requestCancel,
   startedOver,
 } from "../tasks/sql/inspect.ts";
-import type { BulkFilter } from "./filter.ts";
 import { deleteBelongings, isSettled } from "../tasks/sql/recover.ts";
+import { planFilter } from "../tasks/inspect/list.ts";
+import { isAmongIds, isRunNamed } from "../tasks/sql/list.ts";
 import { addSignals, wakeSignalled } from "../tasks/sql/signals.ts";
 import { forgetSteps } from "../tasks/sql/steps.ts";
 import { nextSeq, parkedAs, readyOrLimited } from "../tasks/sql/task-state.ts";
 import {
   type BulkAction,
   type CheckedBulk,
+  encodeFilter,
   type SeenTask,
   statusesOf,
   type StoredBulk,
@@ -78,7 +81,7 @@ export function insertBulk(
     [
       bulkId,
       action,
-      JSON.stringify(filter),
+      encodeFilter(filter),
       JSON.stringify(options),
       payload,
       matched,
@@ -160,31 +163,73 @@ export type BulkWalk = Pick<CheckedBulk, "action" | "filter"> & {
  * for a table of any length. Failed tasks, and the runs of one flow, are walked along an index of theirs.
  */
 export function walkMatching(walk: BulkWalk, pageRows: number, count: number): Statement {
-  const { action, filter, as, after, until } = walk;
-  const { name, group, at } = filter;
+  const { filter, as, after } = walk;
+  const { name, group } = filter;
   const error = group === undefined ? sql`` : sql`, error`;
-  const isOfRuns = at !== undefined || as !== null;
+  const among = as !== null && name !== undefined ? isRunNamed(name) : planFilter(filter).among;
+  const { first, last } = idsOf(walk);
+  // One bound at either end, because an index is read between two, and what is behind them is passed over.
   const walked = [
-    sql`task_id > ${after}`,
-    ...(until === undefined ? [] : [sql`task_id <= ${until.taskId}`]),
-    ...(filter.status === "failed" ? [sql`status = 'failed'`] : []),
-    ...(isOfRuns && name !== undefined ? [sql`flow_version is not null and name = ${name}`] : []),
-  ];
-  const conditions = [
-    hasStatus(action),
-    ...(until === undefined ? [] : [sql`created_at <= ${until.atMs}`]),
-    ...applies({ action, as }),
-    ...filterConditions(filter),
+    after === "" && first !== undefined ? sql`task_id >= ${first}` : sql`task_id > ${after}`,
+    ...(last === undefined ? [] : [sql`task_id <= ${last}`]),
+    ...(among === undefined ? [] : [among]),
   ];
   return sql`
-    with page as (
-      select ${filteredColumns}${error} from ${tasks} where ${join(walked, " and ")}
+    with page as materialized (
+      select task_id, name, status, claim_token${error},
+        case when ${join(matches(walk), " and ")} then 1 else 0 end as fits
+      from ${tasks} where ${join(walked, " and ")}
       order by task_id ${limit(pageRows)})
     select * from (
       select task_id, name, status, claim_token${error}, 0 as walked from page
-      where ${join(conditions, " and ")} order by task_id ${limit(count)}) matching
+      where fits = 1 order by task_id ${limit(count)}) matching
     union all
     select max(task_id), null, null, null${group === undefined ? sql`` : sql`, null`}, count(*) from page`;
+}
+
+/** Of these tasks, the first that match, at most `count`. */
+export function checkMatching(
+  walk: BulkWalk,
+  taskIds: readonly string[],
+  count: number,
+): Statement {
+  const error = walk.filter.group === undefined ? sql`` : sql`, error`;
+  return sql`
+    select task_id, name, status, claim_token${error}, 0 as walked from ${tasks}
+    where ${isAmongIds(taskIds)} and ${join(matches(walk), " and ")}
+    order by task_id ${limit(count)}`;
+}
+
+/** The conditions of a row that a walk looks for. */
+function matches(walk: BulkWalk): Statement[] {
+  const { action, filter, as, until } = walk;
+  const { from, to, sinceMs, untilMs } = filter;
+  return [
+    hasStatus(action),
+    ...(until === undefined
+      ? []
+      : [sql`task_id <= ${until.taskId} and created_at <= ${until.atMs}`]),
+    ...applies({ action, as }),
+    ...planFilter(filter).fits,
+    ...(from === undefined ? [] : [sql`task_id >= ${from}`]),
+    ...(to === undefined ? [] : [sql`task_id <= ${to}`]),
+    ...(sinceMs === undefined ? [] : [sql`task_id >= ${idBoundAt(sinceMs)}`]),
+    ...(untilMs === undefined ? [] : [sql`task_id < ${idBoundAt(untilMs + 1)}`]),
+  ];
+}
+
+/** Where the ids of a walk begin and end at the most. */
+function idsOf({ filter: { from, to, sinceMs, untilMs }, until }: BulkWalk): {
+  readonly first: string | undefined;
+  readonly last: string | undefined;
+} {
+  const firsts = [from, sinceMs === undefined ? undefined : idBoundAt(sinceMs)];
+  const lasts = [until?.taskId, to, untilMs === undefined ? undefined : idBoundAt(untilMs + 1)];
+  const isGiven = (id: string | undefined) => id !== undefined;
+  return {
+    first: firsts.filter(isGiven).toSorted().at(-1),
+    last: lasts.filter(isGiven).toSorted()[0],
+  };
 }
 
 function hasStatus(action: BulkAction): Statement {
@@ -258,7 +303,8 @@ type Batch = ReturnType<typeof batchOf>;
 
 function batchOf({ bulk, seen }: BatchWrite) {
   const { bulkId, action, filter } = bulk;
-  const { status: _, ...rest } = filter;
+  // What a task was seen in has its status, and the group of its error with it.
+  const { status: _, group: __, ...rest } = filter;
   const sorted = seen.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
   // No column but the id has the name of one of `task`, so that these need no prefix in a join.
   const wanted = rows(
@@ -277,7 +323,7 @@ function batchOf({ bulk, seen }: BatchWrite) {
         sql`${task}.status = wanted.seen_status`,
         sql`${task}.claim_token = wanted.token`,
         ...applies(bulk),
-        ...filterConditions(rest, sql`${task}.`),
+        ...planFilter(rest).fits,
       ],
       " and ",
     );
@@ -416,27 +462,4 @@ function resumeActs({ bulk: { bulkId, as } }: BatchWrite, batch: Batch): Stateme
 function endBulkEntry(bulkId: string): Statement {
   const hasEnded = sql`exists (select 1 from ${bulks} where bulk_id = ${bulkId} and not (${isOpen}))`;
   return endEntry(bulkId, hasEnded);
-}
-
-/** What statements decide of a filter. The group of an error is known to code alone. */
-type StoredFilter = Omit<BulkFilter, "group">;
-
-/** The columns that conditions of filters are about. */
-const filteredColumns = sql`task_id, name, tenant, status, claim_token, parked, cancel_requested,
-  flow_version, cursor, created_at, last_update`;
-
-/** The conditions of a filter, on columns with this prefix: `task.`, or none. */
-function filterConditions(filter: StoredFilter, row: Statement = sql``): Statement[] {
-  const { name, status, tenant, at, setAside, from, to } = filter;
-  return [
-    ...(name === undefined ? [] : [sql`${row}name = ${name}`]),
-    ...(status === undefined ? [] : [sql`${row}status = ${status}`]),
-    ...(tenant === undefined ? [] : [sql`${row}tenant = ${tenant}`]),
-    ...(at === undefined ? [] : [sql`${row}cursor = ${at}`]),
-    ...(setAside === undefined
-      ? []
-      : [sql`${row}status = 'pending' and ${row}parked = ${parkedAs.setAside}`]),
-    ...(from === undefined ? [] : [sql`${row}task_id >= ${from}`]),
-    ...(to === undefined ? [] : [sql`${row}task_id <= ${to}`]),
-  ];
 }

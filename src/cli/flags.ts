@@ -1,8 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { FlotillaError, messageOf } from "../base/errors.ts";
+import { scalarOf } from "../base/json.ts";
 import { checkNumber, nearest, type NumberRange } from "../base/options.ts";
 import { groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Selection } from "../dead-letters/redrive.ts";
+import type { TaskFilter } from "../tasks/inspect/filter.ts";
+import type { TaskStatus } from "../tasks/rows.ts";
 import { oneLine } from "./output.ts";
 
 /** Flags that several commands share, each with an environment variable. */
@@ -186,6 +189,74 @@ export function spanIn({ since, until }: ListingFlags): { sinceMs?: number; unti
     ...(since !== undefined && { sinceMs: since }),
     ...(until !== undefined && { untilMs: until }),
   };
+}
+
+/** Flags that say which tasks are meant: those that lists show and bulks act on. */
+export type TaskFilterFlags = ListingFlags & {
+  name?: string;
+  status?: TaskStatus;
+  tenant?: string;
+  scope?: string;
+  group?: string;
+  at?: string;
+  setAside?: true;
+  from?: string;
+  to?: string;
+  payload?: string[];
+};
+
+export function withTaskFilter(command: Command, statuses: readonly TaskStatus[]): Command {
+  const filtered = command
+    .option("--name <name>", "only of this task or flow")
+    .addOption(new Option("--status <status>", "only in this status").choices(statuses))
+    .option("--tenant <tenant>", "only of this tenant")
+    .option("--scope <scope>", "only of this concurrency limit, such as key/mail/acme")
+    .option("--group <id>", "only failed ones of this group of errors")
+    .option("--at <transition>", "only runs at this transition or finalizer")
+    .option("--set-aside", "only those that were set aside")
+    .option("--from <id>", "only ids from this one on: ids sort by age")
+    .option("--to <id>", "only ids up to this one")
+    .option(
+      "--payload <path=value...>",
+      "only with this value in their payload, such as order.id=7; needs --name and --since",
+    );
+  return withListing(filtered, "tasks");
+}
+
+/** The filter that flags make. */
+export function taskFilterOf(flags: TaskFilterFlags): TaskFilter {
+  const { name, status, tenant, scope, group, at, setAside, from, to, payload } = flags;
+  const { key, pod, session, run } = flags;
+  const named = {
+    name,
+    status,
+    tenant,
+    key,
+    scope,
+    pod,
+    group,
+    session,
+    run,
+    at,
+    setAside,
+    from,
+    to,
+  };
+  const given = Object.entries(named).filter(([, value]) => value !== undefined);
+  return {
+    ...(Object.fromEntries(given) as TaskFilter),
+    ...spanIn(flags),
+    ...(payload && { payload: Object.fromEntries(payload.map(payloadValue)) }),
+  };
+}
+
+function payloadValue(text: string): [string, ReturnType<typeof scalarOf>] {
+  const at = text.indexOf("=");
+  if (at > 0) return [text.slice(0, at), scalarOf(text.slice(at + 1))];
+  throw new FlotillaError(
+    "invalid_option",
+    `--payload takes <path>=<value>, such as order.id=7, not ${JSON.stringify(text.slice(0, 80))}`,
+  );
 }
 
 /** The line after a page that isn't the last. A server of an earlier release doesn't say how far it got. */

@@ -193,11 +193,15 @@ export function remoteOperations({ client, http }: Remote): Operations {
     tasks: {
       get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
       async list(options = {}) {
-        const { payload = {}, signal: _, ...filter } = options;
+        const { payload = {}, signal: _, setAside, ...filter } = options;
         const values = Object.entries(payload).map(
           ([path, value]) => [`payload.${path}`, JSON.stringify(value)] as const,
         );
-        const query: RequestQuery = { ...filter, ...Object.fromEntries(values) };
+        const query: RequestQuery = {
+          ...filter,
+          ...(setAside && { setAside: "true" }),
+          ...Object.fromEntries(values),
+        };
         return http<TaskPage>("GET", "/v1/tasks", { query });
       },
       async events(taskId, query = {}) {

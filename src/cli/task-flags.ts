@@ -2,7 +2,7 @@ import process from "node:process";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { yearMs } from "../base/durations.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
-import { defaultMaxBytes } from "../base/json.ts";
+import { checkIntegers, defaultMaxBytes } from "../base/json.ts";
 import { asTime } from "../base/time.ts";
 import {
   type NewTaskOptions,
@@ -87,15 +87,19 @@ export function withWait(command: Command): Command {
 export async function parseInput(argument: string | undefined): Promise<unknown> {
   if (argument === undefined) return null;
   const text = argument === "-" ? await readStdin() : argument;
+  const what = argument === "-" ? "standard input" : "the payload";
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch (error) {
     throw new FlotillaError(
       "invalid_option",
-      `${argument === "-" ? "standard input" : "the payload"} isn't JSON: quote it for the shell, as in '{"to":"ada"}'`,
+      `${what} isn't JSON: quote it for the shell, as in '{"to":"ada"}'`,
       { cause: error },
     );
   }
+  checkIntegers(what, text);
+  return value;
 }
 
 /** The trace context of the calling program, from its environment. */

@@ -25,11 +25,33 @@ export type ErrorGroupPage = Answered<typeof deadLetterSpecs.groups>;
 export type ErrorGroupFacts = ErrorGroupPage["groups"][number];
 export type RedriveFacts = Answered<typeof deadLetterSpecs.getRedrive>;
 
-/** The filter of a list, as it is in the address. */
+/** The filter of a list, as it is in the address: all of it is text, which the server checks. */
 export type TaskQuery = {
-  readonly name?: string | undefined;
   readonly status?: TaskFacts["status"] | undefined;
-  readonly tenant?: string | undefined;
+} & {
+  readonly [
+    Field in
+      | "name"
+      | "tenant"
+      | "key"
+      | "scope"
+      | "pod"
+      | "group"
+      | "session"
+      | "run"
+      | "at"
+      | "setAside"
+      | "from"
+      | "to"
+      | "sinceMs"
+      | "untilMs"
+      | `payload.${string}`
+  ]?: string | undefined;
+};
+
+export type ErrorGroupQuery = {
+  readonly name?: string | undefined;
+  readonly state?: string | undefined;
 };
 
 /** Failed tasks that an act is about. */
@@ -55,7 +77,7 @@ export const api = {
     read<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),
   steps: (taskId: string, signal: AbortSignal) =>
     read<Answered<typeof taskSpecs.steps>>(`v1/tasks/${part(taskId)}/steps`, {}, signal),
-  errorGroups: (filter: { readonly name?: string | undefined }, signal: AbortSignal) =>
+  errorGroups: (filter: ErrorGroupQuery, signal: AbortSignal) =>
     read<ErrorGroupPage>("v1/dlq/groups", { ...filter, limit: pageSize }, signal),
   failedTasks: (group: string, signal: AbortSignal) =>
     read<Answered<typeof deadLetterSpecs.tasks>>("v1/dlq/tasks", { group, limit: 50 }, signal),
@@ -106,10 +128,11 @@ export function read<Answer>(path: string, query: Query, signal: AbortSignal): P
   );
 }
 
+/** Does something at the server. A body that is text is JSON already. */
 export function send<Answer>(
   path: string,
   { actId }: Act,
-  body?: object,
+  body?: object | string,
   method: "POST" | "PUT" | "DELETE" = "POST",
 ): Promise<Answer> {
   const init = {
@@ -117,9 +140,9 @@ export function send<Answer>(
     headers: {
       Accept: "application/json",
       "Flotilla-Action": actId,
-      ...(body && { "Content-Type": "application/json" }),
+      ...(body !== undefined && { "Content-Type": "application/json" }),
     },
-    ...(body && { body: JSON.stringify(body) }),
+    ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
   };
   return answered<Answer>(
     () => request(path, init),

@@ -45,9 +45,12 @@ const task = createRoute({
 const failures = createRoute({
   getParentRoute: () => root,
   path: "/failures",
-  validateSearch: (search: Record<string, unknown>): { group?: string; name?: string } => ({
+  validateSearch: (
+    search: Record<string, unknown>,
+  ): { group?: string; name?: string; state?: string } => ({
     ...textIn(search, "group"),
     ...textIn(search, "name"),
+    ...textIn(search, "state"),
   }),
   component: lazyRouteComponent(() => import("./pages/failures.tsx"), "FailuresPage"),
 });
@@ -184,16 +187,12 @@ declare module "@tanstack/react-router" {
   }
 }
 
-const statuses: readonly string[] = ["pending", "claimed", "completed", "failed", "cancelled"];
-
+/** All that the address has: what can't be filtered by is refused by the server, with a sentence. */
 function taskFilterIn(search: Record<string, unknown>): TaskQuery {
-  const status = search["status"];
-  return {
-    ...textIn(search, "name"),
-    ...(typeof status === "string" &&
-      statuses.includes(status) && { status: status as NonNullable<TaskQuery["status"]> }),
-    ...textIn(search, "tenant"),
-  };
+  const given = Object.entries(search).filter(
+    ([, value]) => typeof value === "string" && value !== "",
+  );
+  return Object.fromEntries(given) as TaskQuery;
 }
 
 const runStatuses: readonly string[] = ["open", "setAside", "completed", "failed", "cancelled"];

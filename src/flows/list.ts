@@ -3,8 +3,8 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Database, pageReads, type Row } from "../store/database.ts";
 import { readDependencies } from "../tasks/dependencies.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
+import { checkSpan, checkTexts, type ListSpan } from "../tasks/inspect/filter.ts";
 import {
-  checkTexts,
   type FewIds,
   type IdSource,
   linkedSource,
@@ -12,28 +12,21 @@ import {
   type ListPageOptions,
   type ListPlan,
   type ListProgress,
-  type ListSpan,
   maxFew,
   readList,
-  spanOf,
 } from "../tasks/inspect/list.ts";
 import {
+  isRunNamed,
   maxTenants,
   openTasks,
   pendingTasks,
   runningTasks,
   taskConditions,
   tasksOfKey,
+  tasksSetAside,
 } from "../tasks/sql/list.ts";
 import { type RunView, toRun } from "./rows.ts";
-import {
-  dependenciesOfRun,
-  flowNames,
-  isRunOf,
-  runConditions,
-  runsOfFlows,
-  runsSetAside,
-} from "./sql.ts";
+import { dependenciesOfRun, flowNames, runConditions, runsOfFlows } from "./sql.ts";
 
 export type RunFilter = ListSpan & {
   flow?: string;
@@ -105,15 +98,19 @@ async function planRuns(database: Database, filter: RunFilter): Promise<ListPlan
   if (status !== undefined) checkChoice("status", status, statuses);
   if (filter.version !== undefined) checkNumber("version", filter.version, versionRange);
   checkTexts(filter);
+  checkSpan({ sinceMs, untilMs });
   const few = fewRuns(filter);
   const linked = linkedSource(database, filter);
   const isFound = flow !== undefined || few !== undefined || linked !== undefined;
   return {
     list: "runs",
     filter: { ...filter, setAside: setAside || undefined },
-    span: spanOf({ sinceMs, untilMs }),
+    span: {
+      ...(sinceMs !== undefined && { sinceMs }),
+      ...(untilMs !== undefined && { untilMs }),
+    },
     fits: [...runConditions(filter), ...taskConditions({ name: flow, tenant, key, pod })],
-    among: flow === undefined ? undefined : isRunOf(flow),
+    among: flow === undefined ? undefined : isRunNamed(flow),
     ids: linked ?? (isFound ? undefined : await ofAllFlows(database)),
     few,
   };
@@ -149,7 +146,7 @@ function fewRuns(filter: RunFilter): FewIds | undefined {
   if (key !== undefined && flow !== undefined) {
     return { read: () => tasksOfKey({ name: flow, key, tenant }), max: maxTenants };
   }
-  if (setAside) return { read: (max) => runsSetAside(flow, max), max: maxFew };
+  if (setAside) return { read: (max) => tasksSetAside({ name: flow }, max), max: maxFew };
   if (pod !== undefined || status === "claimed")
     return { read: (max) => runningTasks({ pod }, max), max: maxFew };
   if (status === "pending")

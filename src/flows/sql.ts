@@ -16,6 +16,7 @@ import {
   waitsForSignal,
   waitsForTasks,
 } from "../tasks/sql/task-state.ts";
+import { isRunNamed } from "../tasks/sql/list.ts";
 import { forgetStepsByKey } from "../tasks/sql/steps.ts";
 import { maxOpenSignals } from "../tasks/sql/signals.ts";
 import {
@@ -127,17 +128,6 @@ export function runConditions(wanted: RunConditions): Statement[] {
   ];
 }
 
-/** The condition of the index that has the runs of a flow in the order of their ids. */
-export function isRunOf(flow: string): Statement {
-  return sql`flow_version is not null and name = ${flow}`;
-}
-
-/** The ids of runs that were set aside, up to `max`. */
-export function runsSetAside(flow: string | undefined, max: number): Statement {
-  const ofFlow = flow === undefined ? sql`` : sql`name = ${flow} and`;
-  return sql`select task_id from ${tasks} where ${ofFlow} ${isSetAside} order by name ${limit(max)}`;
-}
-
 /** The ids of what a run waits for or has waited for, its children among them, up to `max`. */
 export function dependenciesOfRun(runId: string, max: number): Statement {
   return sql`
@@ -165,7 +155,7 @@ export function runsOfFlows(
   const each = flows.map(
     (flow) => sql`select name, task_id from (
       select name, task_id from ${tasks}
-      where ${isRunOf(flow)} and task_id < ${before} and task_id >= ${from}
+      where ${isRunNamed(flow)} and task_id < ${before} and task_id >= ${from}
       order by task_id desc ${limit(count)}) of_flow`,
   );
   return join(each, " union all ");
@@ -249,7 +239,7 @@ export function countEndedRuns(flows: readonly string[], count: number): Stateme
     (flow) => sql`
     select name, status, count(*) as runs from (
       select name, status from ${tasks}
-      where ${isRunOf(flow)} and task_id < ${afterAllIds} and task_id >= ${""}
+      where ${isRunNamed(flow)} and task_id < ${afterAllIds} and task_id >= ${""}
       order by task_id desc ${limit(count)}) newest
     group by name, status`,
   );

@@ -1,6 +1,6 @@
 import type { Database, Row } from "../store/database.ts";
 import type { WalkSpan } from "../store/walk.ts";
-import { linkedTasks, type LinkKind, type LinkSource, readLinks } from "./sql.ts";
+import { linkedTasks, linkedTasksAfter, type LinkKind, type LinkSource, readLinks } from "./sql.ts";
 
 /** What started a task: a turn of a session, a run, a task, a task's failure, or a schedule. */
 export type StartedBy = {
@@ -50,17 +50,32 @@ export async function linksOf(
   };
 }
 
-/** The ids of linked tasks, newest first: all that were looked at, and those that the source has started. */
+/** The ids of linked tasks: all that were looked at, and those that the source has started. */
 export type LinkedIds = { readonly walked: readonly string[]; readonly ids: readonly string[] };
 
-/** Reads a piece of what a session, or a run or task, has started. */
+type Starter = "session" | "task";
+
+/** Reads a piece of what a session, or a run or task, has started, newest first. */
 export async function linkedIds(
   database: Pick<Database, "read">,
   fromId: string,
-  source: "session" | "task",
+  source: Starter,
   span: WalkSpan,
 ): Promise<LinkedIds> {
-  const found = await database.read(linkedTasks(fromId, span));
+  return ofSource(await database.read(linkedTasks(fromId, span)), source);
+}
+
+/** The same, oldest first and behind an id. */
+export async function linkedIdsAfter(
+  database: Pick<Database, "read">,
+  fromId: string,
+  source: Starter,
+  piece: { readonly after: string; readonly count: number },
+): Promise<LinkedIds> {
+  return ofSource(await database.read(linkedTasksAfter(fromId, piece)), source);
+}
+
+function ofSource(found: readonly Row[], source: Starter): LinkedIds {
   // Something of another kind may have the same id.
   const isOfSource = ({ what }: Row) =>
     source === "session" ? what === "session" : what !== "session" && what !== "schedule";

@@ -52,6 +52,16 @@ export function linkedTasks(fromId: string, { before, from, count }: WalkSpan): 
     order by to_id desc ${limit(count)}`;
 }
 
+/** The next tasks that something has started behind an id, oldest first. */
+export function linkedTasksAfter(
+  fromId: string,
+  { after, count }: { readonly after: string; readonly count: number },
+): Statement {
+  return sql`
+    select to_id, what from ${links} where from_id = ${fromId} and to_id > ${after}
+    order by to_id ${limit(count)}`;
+}
+
 /** Ids of sessions and of schedules are the callers' own, and may equal each other. */
 export type LinkSource = "session" | "task" | "schedule";
 

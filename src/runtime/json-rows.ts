@@ -1,5 +1,5 @@
 import { FlotillaError } from "../base/errors.ts";
-import { isJsonObject } from "../base/json.ts";
+import { checkIntegers, isJsonObject } from "../base/json.ts";
 import { createLines } from "../base/lines.ts";
 import { checkOptions } from "../base/options.ts";
 import { asTime } from "../base/time.ts";
@@ -68,6 +68,7 @@ export function parseLine(line: NumberedLine, defaults: Partial<JsonRow> = {}): 
   } catch (error) {
     throw new FlotillaError("invalid_input", `line ${line.number} isn't JSON`, { cause: error });
   }
+  checkIntegers(`line ${line.number}`, line.text);
   return parseRow(`line ${line.number}`, value, defaults);
 }
 

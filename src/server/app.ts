@@ -159,7 +159,7 @@ export function createApp(parts: AppParts): Hono {
     ...fleetRoutes({ ...parts, readiness }),
     ...taskRoutes({ flotilla, contracts, maxBytes }),
     ...enqueueRowsRoutes({ flotilla, contracts, maxRowBytes: maxBytes }),
-    ...bulkRoutes({ flotilla, maxBytes }),
+    ...bulkRoutes({ flotilla, contracts, maxBytes }),
     ...runRoutes({ flotilla, contracts, machines: parts.machines, maxBytes }),
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
     ...deadLetterRoutes({ deadLetters }),

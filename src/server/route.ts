@@ -2,6 +2,7 @@ import type { Context, Hono } from "hono";
 import type { z } from "zod";
 import { type Actor, actAs } from "../audit/actor.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { checkIntegers } from "../base/json.ts";
 import { isStorable } from "../base/options.ts";
 import type { Semaphore } from "../base/semaphore.ts";
 import { accountIn, addressIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
@@ -221,12 +222,21 @@ async function jsonBody(c: Context, maxBytes: number): Promise<unknown> {
       `the body must be JSON: send \`Content-Type: application/json\`, not ${JSON.stringify(type ?? "nothing")}`,
     );
   }
-  const bytes = await readRequestBody(c, maxBytes);
+  return parseBody(await readRequestBody(c, maxBytes));
+}
+
+/** Parses a body, of which no digit may be lost unnoticed. */
+export function parseBody(bytes: Uint8Array): unknown {
+  let text: string;
+  let value: unknown;
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    value = JSON.parse(text);
   } catch (error) {
     throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
   }
+  checkIntegers("the body", text);
+  return value;
 }
 
 /** The same where the body may be left out, which means `{}`. */

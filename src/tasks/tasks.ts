@@ -23,19 +23,13 @@ import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
 import type { StepKind } from "../steps/model.ts";
 import { createTaskActs, notFound, type TaskActs } from "./acts.ts";
-import {
-  lenientJson,
-  type Task,
-  type TaskState,
-  taskStatuses,
-  type TaskStatus,
-  toTaskState,
-} from "./rows.ts";
+import { lenientJson, type Task, type TaskState, type TaskStatus, toTaskState } from "./rows.ts";
 import { getTask } from "./sql/inspect.ts";
 import { listSteps, readUnasked, taskPart } from "./sql/steps.ts";
 import { getEvents, selectStates } from "./sql/task-state.ts";
 import { checkTaskName, type InputOf, type ResultOf } from "./task.ts";
 import { type Depth, readDepth, readStats } from "./inspect/depth.ts";
+import { type TaskFilter, taskFilterNames } from "./inspect/filter.ts";
 import {
   type InGroup,
   listPageNames,
@@ -43,8 +37,6 @@ import {
   type ListProgress,
   planTasks,
   readList,
-  type TaskFilter,
-  taskFilterNames,
 } from "./inspect/list.ts";
 import { prune, type Pruned, type PruneOptions } from "./leader/prune.ts";
 import {
@@ -267,12 +259,6 @@ export function createTasks(parts: TasksParts): LocalTasks {
     async list(options = {}) {
       checkOptions("list", options, [...taskFilterNames, ...listPageNames]);
       const { cursor: _, limit: __, signal, ...filter } = options;
-      if (filter.status !== undefined && !taskStatuses.includes(filter.status)) {
-        throw new FlotillaError(
-          "invalid_option",
-          `status must be one of ${taskStatuses.join(", ")}`,
-        );
-      }
       const plan = planTasks({ ...parts, database: pageReads(database, signal) }, filter);
       const { items, ...progress } = await readList(parts, plan, options, async (rows, pages) =>
         pageWorkers.markWaiting(await toTasks(pages, rows)),

@@ -4,14 +4,14 @@
  */
 import type { Row } from "../../src/store/database.ts";
 import { sql, table } from "../../src/store/sql.ts";
-import type { BulkFilter } from "../../src/bulk/filter.ts";
+import type { TaskFilter } from "../../src/tasks/inspect/filter.ts";
 import type { Change } from "./audit.ts";
 import type { Intent } from "./kinds.ts";
 import type { World } from "./world.ts";
 
 type Known = {
   readonly action: string;
-  readonly filter: BulkFilter;
+  readonly filter: TaskFilter;
   /** What matched when it began, with its status and token. */
   readonly there: ReadonlyMap<string, string>;
   readonly acted: Set<string>;
@@ -46,7 +46,7 @@ export function createBulks(world: World): Bulks {
   });
 
   const begin = async (row: Row): Promise<void> => {
-    const filter = JSON.parse(row["filter"]) as BulkFilter;
+    const filter = JSON.parse(row["filter"]) as TaskFilter;
     const tasks = await database.read(
       sql`select task_id, name, status, claim_token, cancel_requested, created_at from ${table("task")}`,
     );

@@ -77,6 +77,16 @@ export const bulkStatements: RoomStatements = {
       ),
       bulks.walkMatching(
         {
+          action: "cancel",
+          filter: { name: "mail", sinceMs: 1, untilMs: 2, payload: { "order.id": 7 } },
+          as: null,
+          after: "",
+        },
+        2_000,
+        500,
+      ),
+      bulks.walkMatching(
+        {
           action: "resume",
           filter: { name: "order", at: "charge", setAside: true },
           as: 3,
@@ -86,8 +96,19 @@ export const bulkStatements: RoomStatements = {
         500,
       ),
     ],
+    checkMatching: () =>
+      bulks.checkMatching(
+        { action: "cancel", filter: { session: "session-1", name: "mail" }, as: null, after: "" },
+        ["task-1", "task-2"],
+        500,
+      ),
     writeBatch: () => [
       ...bulks.writeBatch(write),
+      ...bulks.writeBatch(
+        on({
+          filter: { name: "mail", key: "k", pod: "pod-1", sinceMs: 1, payload: { "order.id": 7 } },
+        }),
+      ),
       ...bulks.writeBatch({ ...write, seen: [], isLast: false }),
       ...bulks.writeBatch(on({ action: "retry" })),
       ...bulks.writeBatch(on({ action: "retry", fromStart: true })),

@@ -119,20 +119,6 @@ cursor = $1
 parent_id = $1
 -- values: ["run-1"]
 
-flow_version = $1
--- values: [2]
-
--- src/flows/sql.ts: isRunOf
-flow_version is not null and name = $1
--- values: ["order"]
-
--- src/flows/sql.ts: runsSetAside
-select task_id from flotilla.task where  status = 'pending' and parked = 6 order by name limit cast($1 as integer)
--- values: [10]
-
-select task_id from flotilla.task where name = $1 and status = 'pending' and parked = 6 order by name limit cast($2 as integer)
--- values: ["order",10]
-
 -- src/flows/sql.ts: dependenciesOfRun
 select dependency_id as task_id from flotilla.task_dependency where dependent_id = $1
 order by dependent_id limit cast($2 as integer)

@@ -119,20 +119,6 @@ cursor = ?
 parent_id = ?
 -- values: ["run-1"]
 
-flow_version = ?
--- values: [2]
-
--- src/flows/sql.ts: isRunOf
-flow_version is not null and name = ?
--- values: ["order"]
-
--- src/flows/sql.ts: runsSetAside
-select task_id from flotilla_task where  status = 'pending' and parked = 6 order by name limit cast(? as integer)
--- values: [10]
-
-select task_id from flotilla_task where name = ? and status = 'pending' and parked = 6 order by name limit cast(? as integer)
--- values: ["order",10]
-
 -- src/flows/sql.ts: dependenciesOfRun
 select dependency_id as task_id from flotilla_task_dependency where dependent_id = ?
 order by dependent_id limit cast(? as integer)

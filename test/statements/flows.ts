@@ -17,8 +17,6 @@ export const flowStatements: RoomStatements = {
       flows.runConditions({ status: "open", at: "charge", parent: "run-1", setAside: true }),
       flows.runConditions({ version: 2 }),
     ],
-    isRunOf: () => flows.isRunOf("order"),
-    runsSetAside: () => [flows.runsSetAside(undefined, 10), flows.runsSetAside("order", 10)],
     dependenciesOfRun: () => flows.dependenciesOfRun("run-1", 10),
     flowNames: () => flows.flowNames(100),
     runsOfFlows: () =>

@@ -17,6 +17,11 @@ where from_id = $1 and to_id < $2 and to_id >= $3
 order by to_id desc limit cast($4 as integer)
 -- values: ["task-1","task-9","task-2",100]
 
+-- src/links/sql.ts: linkedTasksAfter
+select to_id, what from flotilla.link where from_id = $1 and to_id > $2
+order by to_id limit cast($3 as integer)
+-- values: ["task-1","task-2",100]
+
 -- src/links/sql.ts: readLinks
 select * from (
   select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,

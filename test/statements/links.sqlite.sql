@@ -17,6 +17,11 @@ where from_id = ? and to_id < ? and to_id >= ?
 order by to_id desc limit cast(? as integer)
 -- values: ["task-1","task-9","task-2",100]
 
+-- src/links/sql.ts: linkedTasksAfter
+select to_id, what from flotilla_link where from_id = ? and to_id > ?
+order by to_id limit cast(? as integer)
+-- values: ["task-1","task-2",100]
+
 -- src/links/sql.ts: readLinks
 select * from (
   select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,

@@ -9,6 +9,7 @@ export const linkStatements: RoomStatements = {
     deleteLinksFromSessions: () => links.deleteLinksFromSessions(sql`select 'session-1'`),
     linkedTasks: () =>
       links.linkedTasks("task-1", { before: "task-9", from: "task-2", count: 100 }),
+    linkedTasksAfter: () => links.linkedTasksAfter("task-1", { after: "task-2", count: 100 }),
     readLinks: () => [
       links.readLinks("task-1", "task", 100),
       links.readLinks("session-1", "session", 100),

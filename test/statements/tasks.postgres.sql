@@ -2879,6 +2879,21 @@ select task_id, created_at, null, (select count(*) from walked) from (
   select task_id, created_at from walked order by task_id limit cast($8 as integer)) last
 -- values: ["mail","failed",40,"task-9","task-1",2000,11,1]
 
+-- src/tasks/sql/list.ts: isRunNamed
+flow_version is not null and name = $1
+-- values: ["order"]
+
+-- src/tasks/sql/list.ts: isAmongIds
+task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) given))
+-- values: ["{\"task-2\",\"task-1\"}"]
+
+-- src/tasks/sql/list.ts: tasksSetAside
+select task_id from flotilla.task where  status = 'pending' and parked = 6 order by name limit cast($1 as integer)
+-- values: [10]
+
+select task_id from flotilla.task where name = $1 and status = 'pending' and parked = 6 order by name limit cast($2 as integer)
+-- values: ["order",10]
+
 -- src/tasks/sql/list.ts: checkTasks
 select task_id, created_at, bytes, null as walked from (
   select task_id, created_at, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)

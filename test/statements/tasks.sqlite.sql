@@ -2867,6 +2867,21 @@ select task_id, created_at, null, (select count(*) from walked) from (
   select task_id, created_at from walked order by task_id limit cast(? as integer)) last
 -- values: ["mail","failed",40,"task-9","task-1",2000,11,1]
 
+-- src/tasks/sql/list.ts: isRunNamed
+flow_version is not null and name = ?
+-- values: ["order"]
+
+-- src/tasks/sql/list.ts: isAmongIds
+task_id in (select given.task_id from (select value ->> 0 as task_id from jsonb_each(?)) given)
+-- values: ["[[\"task-2\"],[\"task-1\"]]"]
+
+-- src/tasks/sql/list.ts: tasksSetAside
+select task_id from flotilla_task where  status = 'pending' and parked = 6 order by name limit cast(? as integer)
+-- values: [10]
+
+select task_id from flotilla_task where name = ? and status = 'pending' and parked = 6 order by name limit cast(? as integer)
+-- values: ["order",10]
+
 -- src/tasks/sql/list.ts: checkTasks
 select task_id, created_at, bytes, null as walked from (
   select task_id, created_at, 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)

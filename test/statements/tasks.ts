@@ -429,6 +429,9 @@ export const taskStatements: RoomStatements = {
         wanted: 11,
       }),
     ],
+    isRunNamed: () => list.isRunNamed("order"),
+    isAmongIds: () => list.isAmongIds(["task-2", "task-1"]),
+    tasksSetAside: () => [list.tasksSetAside({}, 10), list.tasksSetAside({ name: "order" }, 10)],
     checkTasks: () => list.checkTasks(["task-2", "task-1"], { fits: [], wanted: 11 }),
     readListed: () => list.readListed(["task-2"], list.taskConditions({ name: "mail" })),
     runningTasks: () => [

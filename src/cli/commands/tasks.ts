@@ -3,30 +3,24 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { dayMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
-import { type Json, scalarOf } from "../../base/json.ts";
-import {
-  type SetAsideTask,
-  type Task,
-  type TaskStatus,
-  taskStatuses,
-  type Retention,
-} from "../../tasks/rows.ts";
+import type { Json } from "../../base/json.ts";
+import { type SetAsideTask, type Task, taskStatuses, type Retention } from "../../tasks/rows.ts";
 import type { StepEntry, TaskEvent } from "../../tasks/tasks.ts";
 import { whyWaits } from "../why.ts";
 import { onStore, onTarget } from "../connect.ts";
 import {
-  type ListingFlags,
   listsByDefault,
   moreText,
   number,
-  spanIn,
   type StoreFlags,
   type TargetFlags,
+  type TaskFilterFlags,
+  taskFilterOf,
   withJson,
-  withListing,
   withPage,
   withStoreOnly,
   withTarget,
+  withTaskFilter,
 } from "../flags.ts";
 import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../output.ts";
 import { count, plural, startProgressBar } from "../progress.ts";
@@ -36,17 +30,7 @@ import { printStarted, startedByFacts } from "../links.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = TargetFlags & { json?: true };
-type ListFlags = Flags &
-  ListingFlags & {
-    name?: string;
-    status?: TaskStatus;
-    tenant?: string;
-    scope?: string;
-    group?: string;
-    payload?: string[];
-    cursor?: string;
-    limit: number;
-  };
+type ListFlags = Flags & TaskFilterFlags & { cursor?: string; limit: number };
 
 type PruneFlags = StoreFlags & {
   json?: true;
@@ -73,17 +57,8 @@ Examples:
 
   const listing = withJson(
     withTarget(tasks.command("list", { isDefault: true }).description("list tasks, newest first")),
-  )
-    .option("--name <name>", "only tasks of this name")
-    .addOption(new Option("--status <status>", "only tasks in this state").choices(taskStatuses))
-    .option("--tenant <tenant>", "only tasks of this tenant")
-    .option("--scope <scope>", "only tasks of this concurrency limit, such as key/mail/acme")
-    .option("--group <id>", "only failed tasks of this group of errors")
-    .option(
-      "--payload <path=value...>",
-      "only tasks with this value in their payload, such as order.id=7; needs --name and --since",
-    );
-  withPage(withListing(listing, "tasks"), 20).action(list);
+  );
+  withPage(withTaskFilter(listing, taskStatuses), 20).action(list);
   listsByDefault(tasks, listing);
   withJson(
     withTarget(
@@ -178,12 +153,8 @@ export function eventLine(event: TaskEvent): string {
 }
 
 async function list({ json, url, config, store, ...flags }: ListFlags): Promise<void> {
-  const { since, until, payload, ...named } = flags;
-  const filter = {
-    ...named,
-    ...spanIn({ ...(since !== undefined && { since }), ...(until !== undefined && { until }) }),
-    ...(payload && { payload: Object.fromEntries(payload.map(payloadValue)) }),
-  };
+  const { cursor, limit } = flags;
+  const filter = { ...taskFilterOf(flags), limit, ...(cursor !== undefined && { cursor }) };
   const page = await onTarget({ url, config, store }, (flotilla) => flotilla.tasks.list(filter));
   if (json) return printJson(page);
   const more = page.next === null ? undefined : moreText(page.next, page.lookedBackTo);
@@ -193,15 +164,6 @@ async function list({ json, url, config, store, ...flags }: ListFlags): Promise<
   const heading = ["id", "name", "status", "failures", "age", ""].map((each) => paint("dim", each));
   print(columns([heading, ...page.tasks.map((task) => toRow(task, nowMs))]));
   if (more !== undefined) print(paint("dim", more));
-}
-
-function payloadValue(text: string): [string, ReturnType<typeof scalarOf>] {
-  const at = text.indexOf("=");
-  if (at > 0) return [text.slice(0, at), scalarOf(text.slice(at + 1))];
-  throw new FlotillaError(
-    "invalid_option",
-    `--payload takes <path>=<value>, such as order.id=7, not ${JSON.stringify(text.slice(0, 80))}`,
-  );
 }
 
 function noWorker({ flowVersion, version }: Task): string {

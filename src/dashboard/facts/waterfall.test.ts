@@ -35,6 +35,31 @@ describe("the waterfall of a task", () => {
     expect(found.stretches[4]).toMatchObject({ podId: "pod-2", attempt: 2 });
   });
 
+  test("shows a claim apart from the attempt where its handler began later", () => {
+    const events = [
+      event("pod_died", 6_000, { detail: { claimedAtMs: 2_000, startedAtMs: 4_000 } }),
+    ];
+    const running = {
+      status: "claimed",
+      claimedBy: "pod-2",
+      updatedAtMs: 7_000,
+      startedAtMs: 8_000,
+    };
+    expect(shapes(waterfallOf(task(running), events, 9_000))).toEqual([
+      ["waiting", 1_000, 2_000, undefined],
+      ["claimed", 2_000, 4_000, undefined],
+      ["attempt", 4_000, 6_000, "its pod died"],
+      ["waiting", 6_000, 7_000, undefined],
+      ["claimed", 7_000, 8_000, undefined],
+      ["attempt", 8_000, 9_000, undefined],
+    ]);
+    const atOnce = { ...running, updatedAtMs: 7_999 };
+    expect(shapes(waterfallOf(task(atOnce), [], 9_000))).toEqual([
+      ["waiting", 1_000, 8_000, undefined],
+      ["attempt", 8_000, 9_000, undefined],
+    ]);
+  });
+
   test("joins wait and attempt where a pod hasn't told when it began", () => {
     const found = waterfallOf(task({ status: "completed" }), [], 20_000);
     expect(shapes(found)).toEqual([["waited and ran", 1_000, 9_000, "completed"]]);

@@ -15,6 +15,8 @@ export type Stretch = {
 
 export type StretchKind =
   | "waiting"
+  /** A pod had claimed it, and its handler hadn't begun. */
+  | "claimed"
   /** The handler ran, from a start that is known. */
   | "attempt"
   /** It waited and then ran; when it began isn't known. */
@@ -61,10 +63,20 @@ export function waterfallOf(
       stretches.push({ kind, fromMs: at, toMs: end, isOpen: false, ...more });
     at = end;
   };
-  /** The wait before an attempt and the attempt; both as one where its start isn't known. */
-  const addAttempt = (startedAtMs: number | undefined, toMs: number, more: Partial<Stretch>) => {
+  /**
+   * The wait before an attempt, the claim, and the attempt from when its handler began; both as one where
+   * its start isn't known.
+   */
+  const addAttempt = (
+    { startedAtMs, claimedAtMs }: { startedAtMs?: number | undefined; claimedAtMs?: number },
+    toMs: number,
+    more: Partial<Stretch>,
+  ) => {
     if (startedAtMs === undefined) return add("waited and ran", toMs, more);
-    add("waiting", startedAtMs);
+    if (claimedAtMs !== undefined && startedAtMs - claimedAtMs >= shownClaimMs) {
+      add("waiting", claimedAtMs);
+      add("claimed", startedAtMs, more.podId === undefined ? {} : { podId: more.podId });
+    } else add("waiting", startedAtMs);
     add("attempt", toMs, more);
   };
 
@@ -80,7 +92,7 @@ export function waterfallOf(
     if (podId === null && detail.startedAtMs === undefined) {
       add("waiting", event.atMs, { outcome });
     } else {
-      addAttempt(detail.startedAtMs, event.atMs, {
+      addAttempt(detail, event.atMs, {
         outcome,
         attempt: attempt ?? undefined,
         podId: podId ?? undefined,
@@ -99,14 +111,15 @@ export function waterfallOf(
       add(task.setAside ? "set aside" : "waiting", nowMs, { isOpen: true });
       break;
     case "claimed":
-      addAttempt(startedAtMs, nowMs, {
+      // A claim is what has changed it last, unless it has reported progress since.
+      addAttempt({ startedAtMs, claimedAtMs: task.updatedAtMs }, nowMs, {
         isOpen: true,
         podId: task.claimedBy,
         attempt: task.failures + 1,
       });
       break;
     case "completed":
-      addAttempt(startedAtMs, task.updatedAtMs, {
+      addAttempt({ startedAtMs }, task.updatedAtMs, {
         outcome: "completed",
         attempt: task.failures + 1,
       });
@@ -124,7 +137,10 @@ function startedAtOf(task: TaskFacts): number | undefined {
   return typeof startedAtMs === "number" ? startedAtMs : undefined;
 }
 
-type Detail = Partial<Record<"startedAtMs" | "retryAtMs" | "delayMs", number>>;
+type Detail = Partial<Record<"startedAtMs" | "claimedAtMs" | "retryAtMs" | "delayMs", number>>;
+
+// A claim that is followed at once by its handler says nothing.
+const shownClaimMs = 20;
 
 function detailOf({ detail }: TaskEventFacts): Detail {
   if (typeof detail !== "object" || detail === null) return {};

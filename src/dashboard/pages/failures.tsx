@@ -1,19 +1,31 @@
-import { Link, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, type ErrorGroupFacts, type RedriveFacts } from "../api.ts";
+import { api, type ErrorGroupFacts, type ErrorGroupPage, type RedriveFacts } from "../api.ts";
+import { redriveSteps } from "../facts/tasks/redrive.ts";
 import { counted, exactCount } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
-import { useLive, useMay } from "../live.ts";
+import { useLive, useMay, useSeesAll } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, shortId, ShownText } from "../parts/text.tsx";
 import { FailureTrend } from "./plots.tsx";
+import {
+  discardPlan,
+  ignorePlan,
+  redrivePlan,
+  reopenPlan,
+  resolvePlan,
+  stopPlan,
+} from "./tasks/failure-acts.tsx";
+import "../styles/failures.css";
 
 /** What is broken, and may it be tried again? Failed tasks by their error. */
 export function FailuresPage() {
-  const { group, name } = useSearch({ from: "/failures" });
-  const groups = useLive(["groups", { name }], (signal) => api.errorGroups({ name }, signal));
+  const { group, name, state } = useSearch({ from: "/failures" });
+  const groups = useLive(["groups", { name, state }], (signal) =>
+    api.errorGroups({ name, state }, signal),
+  );
   const redrives = useLive(["redrives"], api.redrives);
   const [plan, setPlan] = useState<PlannedAct>();
   const chosen = groups.data?.groups.find((each) => each.group === group);
@@ -34,18 +46,17 @@ export function FailuresPage() {
       {name !== undefined && (
         <p>
           Of <ShownText text={name} /> alone.{" "}
-          <Link to="/failures" search={{}}>
+          <Link to="/failures" search={state === undefined ? {} : { state }}>
             Show all
           </Link>
         </p>
       )}
+      <StateFilter name={name} state={state} page={groups.data} />
       <Redrives redrives={redrives.data ?? []} onPlan={setPlan} />
       <Ready of={groups} what="failures">
         {({ groups: found }) =>
           found.length === 0 ? (
-            <Empty title="No task has failed.">
-              A task fails when its attempts are used up. Then it is kept here, with its error.
-            </Empty>
+            <NoGroups state={state} />
           ) : (
             <ul className="groups">
               {found.map((each) => (
@@ -70,6 +81,71 @@ export function FailuresPage() {
   );
 }
 
+const stateWords = [
+  ["", "open and resolved"],
+  ["open", "open"],
+  ["resolved", "resolved"],
+  ["ignored", "ignored"],
+] as const;
+
+/** Which groups are shown: those that are ignored are left out unless they are asked for. */
+function StateFilter({
+  name,
+  state,
+  page,
+}: {
+  name: string | undefined;
+  state: string | undefined;
+  page: ErrorGroupPage | undefined;
+}) {
+  const navigate = useNavigate();
+  const go = (next: string) =>
+    void navigate({
+      to: "/failures",
+      search: { ...(name !== undefined && { name }), ...(next !== "" && { state: next }) },
+    });
+  const isKnown = stateWords.some(([value]) => value === (state ?? ""));
+  return (
+    <div className="filter" role="search" aria-label="Filter of failures">
+      <select
+        aria-label="State"
+        data-filter=""
+        value={isKnown ? (state ?? "") : "?"}
+        onChange={(event) => go(event.target.value)}
+      >
+        {!isKnown && <option value="?">another state</option>}
+        {stateWords.map(([value, text]) => (
+          <option key={value} value={value}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {page && state !== "ignored" && page.ignored.groups > 0 && (
+        <button type="button" className="inline" onClick={() => go("ignored")}>
+          {counted(page.ignored.groups, "error")} ignored, with{" "}
+          {counted(page.ignored.tasks, "task")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function NoGroups({ state }: { state: string | undefined }) {
+  if (state !== undefined)
+    return (
+      <Empty title={`No error is ${visibleLine(state, 20)}.`}>
+        <Link to="/failures" search={{}}>
+          Show all that aren&apos;t ignored
+        </Link>
+      </Empty>
+    );
+  return (
+    <Empty title="No task has failed.">
+      A task fails when its attempts are used up. Then it is kept here, with its error.
+    </Empty>
+  );
+}
+
 type GroupProps = {
   group: ErrorGroupFacts;
   isOpen: boolean;
@@ -79,7 +155,12 @@ type GroupProps = {
 function GroupCard({ group, isOpen, onPlan }: GroupProps) {
   const mayAct = useMay("fleet:operate");
   const mayDiscard = useMay("admin");
-  const { name, code, message, tasks, firstAtMs, lastAtMs } = group;
+  // A state is of a group as a whole, which has tasks of all tenants.
+  const mayChange = useSeesAll() && mayAct;
+  const { state } = useSearch({ from: "/failures" });
+  const kept = state === undefined ? {} : { state };
+  const { name, code, message, tasks, firstSeenMs, lastAtMs } = group;
+  const about = `${counted(tasks, "task")} of ${visibleLine(name, 60)}`;
   return (
     <li className={`group ${isOpen ? "is-open" : ""}`}>
       <div className="group-line">
@@ -88,7 +169,7 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
           <h2>
             <Link
               to="/failures"
-              search={isOpen ? {} : { group: group.group }}
+              search={isOpen ? kept : { ...kept, group: group.group }}
               aria-expanded={isOpen}
               resetScroll={false}
             >
@@ -96,29 +177,60 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
             </Link>
           </h2>
           <p className="soft">
-            <Link to="/tasks" search={{ name, status: "failed" }}>
+            <Link to="/tasks" search={{ name, group: group.group }}>
               <ShownText text={name} />
             </Link>{" "}
-            <Badge tone="wrong">{visibleLine(code, 60)}</Badge> last <When atMs={lastAtMs} />, first{" "}
-            <When atMs={firstAtMs} />
+            <Badge tone="wrong">{visibleLine(code, 60)}</Badge> last <When atMs={lastAtMs} />, first
+            seen <When atMs={firstSeenMs} />
           </p>
+          <Standing group={group} />
         </div>
         <div className="group-acts">
           {mayAct && (
             <button
               type="button"
               className="button small"
-              aria-label={`Redrive ${counted(tasks, "task")} of ${visibleLine(name, 60)}`}
+              aria-label={`Redrive ${about}`}
               onClick={() => onPlan(redrivePlan(group))}
             >
               Redrive
+            </button>
+          )}
+          {mayChange && group.state === "open" && (
+            <button
+              type="button"
+              className="button small"
+              aria-label={`Resolve ${about}`}
+              onClick={() => onPlan(resolvePlan(group))}
+            >
+              Resolve
+            </button>
+          )}
+          {mayChange && group.state === "open" && (
+            <button
+              type="button"
+              className="button small"
+              aria-label={`Ignore ${about}`}
+              onClick={() => onPlan(ignorePlan(group))}
+            >
+              Ignore
+            </button>
+          )}
+          {mayChange && group.state !== "open" && (
+            <button
+              type="button"
+              className="button small"
+              aria-label={`Reopen ${about}`}
+              onClick={() => onPlan(reopenPlan(group))}
+            >
+              Reopen
             </button>
           )}
           {mayDiscard && (
             <button
               type="button"
               className="button small"
-              aria-label={`Discard ${counted(tasks, "task")} of ${visibleLine(name, 60)}`}
+              aria-label={`Discard ${about}`}
               onClick={() => onPlan(discardPlan(group))}
             >
               Discard
@@ -128,6 +240,34 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
       </div>
       {isOpen && <GroupTasks group={group} />}
     </li>
+  );
+}
+
+/** What operators have said of an error, where they have. */
+function Standing({ group }: { group: ErrorGroupFacts }) {
+  const { state, stateAtMs, untilMs, cameBackAtMs } = group;
+  if (state === "open")
+    return cameBackAtMs === null ? null : (
+      <p>
+        <Badge tone="warn">came back</Badge>{" "}
+        <span className="soft">
+          <When atMs={cameBackAtMs} />
+        </span>
+      </p>
+    );
+  return (
+    <p>
+      <Badge tone={state === "resolved" ? "good" : "plain"}>{state}</Badge>{" "}
+      <span className="soft">
+        {stateAtMs !== null && <When atMs={stateAtMs} />}
+        {state === "ignored" && untilMs === null && ", until a task of it fails"}
+        {state === "ignored" && untilMs !== null && (
+          <>
+            , until <When atMs={untilMs} />
+          </>
+        )}
+      </span>
+    </p>
   );
 }
 
@@ -210,7 +350,7 @@ function Redrives({
         {redrives.slice(0, shownRedrives).map((redrive) => (
           <li key={redrive.redriveId} className="redrive">
             <Badge tone={toneOf(redrive.state)}>{wordOf(redrive.state)}</Badge>
-            <RedriveBar redrive={redrive} />
+            <RedriveDrawing redrive={redrive} />
             <span>
               {exactCount(redrive.succeeded)} succeeded
               {redrive.failed > 0 && <>, {exactCount(redrive.failed)} with the same error</>}
@@ -251,18 +391,19 @@ function Redrives({
   );
 }
 
-function RedriveBar({ redrive }: { redrive: RedriveFacts }) {
-  const { succeeded, failed, failedOtherwise, gone, open, remaining } = redrive;
-  const all = Math.max(1, succeeded + failed + failedOtherwise + gone + open + (remaining ?? 0));
-  const part = (count: number, tone: string) =>
-    count > 0 && (
-      <span className={`part of-${tone}`} style={{ width: `${(count / all) * 100}%` }} />
-    );
+/** The steps of a redrive, one task first, then twice as many: every task tried so far, as it ended. */
+function RedriveDrawing({ redrive }: { redrive: RedriveFacts }) {
+  const { steps, hidden } = redriveSteps(redrive);
   return (
-    <span className="share" aria-hidden="true">
-      {part(succeeded, "good")}
-      {part(failed + failedOtherwise, "wrong")}
-      {part(open, "open")}
+    <span className="canary" aria-hidden="true">
+      {hidden > 0 && <span className="soft">{exactCount(hidden)} before</span>}
+      {steps.map((step, at) => (
+        <span key={at} className="canary-step">
+          {step.map((tone, place) => (
+            <span key={place} className={`canary-task of-${tone}`} />
+          ))}
+        </span>
+      ))}
     </span>
   );
 }
@@ -274,62 +415,4 @@ function toneOf(state: RedriveFacts["state"]): string {
 
 function wordOf(state: RedriveFacts["state"]): string {
   return state === "stopped" ? "halted" : state;
-}
-
-function redrivePlan({ group, name, tasks }: ErrorGroupFacts): PlannedAct {
-  return {
-    title: `Redrive ${counted(tasks, "task")}?`,
-    explanation: (
-      <p>
-        One failed task of{" "}
-        <strong>
-          <ShownText text={name} />
-        </strong>{" "}
-        starts over first. If it succeeds, two follow, then four, and so on. If the error comes
-        back, the redrive halts and the rest stays here.
-      </p>
-    ),
-    verb: "Redrive",
-    option: "Forget their stored steps, so that all of them run again",
-    async perform({ actId, isChosen }) {
-      await api.startRedrive({ group, fromStart: isChosen }, { actId });
-      return "The redrive has begun.";
-    },
-  };
-}
-
-function discardPlan({ group, name, tasks }: ErrorGroupFacts): PlannedAct {
-  return {
-    title: `Discard ${counted(tasks, "task")}?`,
-    explanation: (
-      <p>
-        Failed tasks of{" "}
-        <strong>
-          <ShownText text={name} />
-        </strong>{" "}
-        become cancelled and keep their error. They leave this page, and each can still be retried
-        by itself.
-      </p>
-    ),
-    verb: "Discard",
-    isHarmful: true,
-    async perform({ actId }) {
-      const { discarded } = await api.discard({ group }, { actId });
-      return `${counted(discarded, "task")} discarded.`;
-    },
-  };
-}
-
-function stopPlan({ redriveId, open }: RedriveFacts): PlannedAct {
-  return {
-    title: "Stop this redrive?",
-    explanation: (
-      <p>It starts no more tasks over. {open > 0 && `${counted(open, "task")} under way go on.`}</p>
-    ),
-    verb: "Stop it",
-    async perform({ actId }) {
-      await api.cancelRedrive(redriveId, { actId });
-      return "The redrive stops.";
-    },
-  };
 }

@@ -10,7 +10,12 @@ import { Badge, StatusMark, When, Wide } from "../parts/marks.tsx";
 import { PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, ShownText } from "../parts/text.tsx";
 import { JsonValue } from "../parts/value.tsx";
+import { originalOf } from "../facts/tasks/copy.ts";
+import { CopyDialog } from "./tasks/copy-dialog.tsx";
+import { Dependencies } from "./tasks/dependencies.tsx";
+import { Why } from "./tasks/why.tsx";
 import { WaterfallChart } from "./waterfall-chart.tsx";
+import "../styles/tasks.css";
 
 /** What happened to one task, and what may be done about it. */
 export function OneTaskPage() {
@@ -56,6 +61,15 @@ function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFact
           </span>
         )}
       </p>
+      {task.flowVersion !== null && (
+        <p>
+          It is a run:{" "}
+          <Link to="/runs/$runId" params={{ runId: task.taskId }}>
+            its machine, signals and state
+          </Link>
+        </p>
+      )}
+      {task.status === "pending" && <Why taskId={task.taskId} />}
       <WaterfallChart task={task} events={events} isCut={whole.next !== null} />
       <div className="columns">
         <div>
@@ -78,7 +92,7 @@ function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFact
         </div>
         <div>
           <Facts task={task} />
-          <LinksBlock links={links} waitsFor={task.waitsFor} />
+          <LinksBlock task={task} links={links} />
         </div>
       </div>
     </>
@@ -145,6 +159,7 @@ function Facts({ task }: { task: TaskFacts }) {
     task.status === "pending" && ["Due", <When key="due" atMs={task.runAtMs} />],
     scheduledAtMs !== null && ["Scheduled for", <When key="at" atMs={scheduledAtMs} />],
     task.status === "claimed" && ["Pod", <code key="pod">{visibleLine(task.claimedBy, 60)}</code>],
+    task.startedAtMs !== null && ["Handler began", <When key="began" atMs={task.startedAtMs} />],
     ["Failed attempts", attempts],
     snoozes > 0 && ["Snoozes", String(snoozes)],
     deaths > 0 && ["Pods died", String(deaths)],
@@ -179,33 +194,26 @@ const starters: Readonly<Record<string, string>> = {
   schedule: "schedule",
 };
 
-function LinksBlock({
-  links: { startedBy, started, hasMore },
-  waitsFor,
-}: {
-  links: TaskWhole["links"];
-  waitsFor: readonly string[];
-}) {
-  if (startedBy === null && started.length === 0 && waitsFor.length === 0) return null;
-  const isTask = startedBy !== null && ["run", "task", "follow_up"].includes(startedBy.what);
+function LinksBlock({ task, links }: { task: TaskFacts; links: TaskWhole["links"] }) {
+  const { startedBy, started, hasMore } = links;
+  const { waitsFor } = task;
+  const original = originalOf(task.key);
+  const isAlone = startedBy === null && started.length === 0 && waitsFor.length === 0;
+  if (isAlone && original === undefined) return null;
   return (
     <Block title="Came from, led to">
       <ul className="lines">
+        {original !== undefined && (
+          <li>
+            A copy of <TaskLink taskId={original} />
+          </li>
+        )}
         {startedBy && (
           <li>
             Started by {starters[startedBy.what] ?? visibleLine(startedBy.what, 40)}{" "}
-            {isTask ? (
-              <TaskLink taskId={startedBy.id} />
-            ) : (
-              <code>{visibleLine(startedBy.id, 60)}</code>
-            )}
+            <StarterLink startedBy={startedBy} />
           </li>
         )}
-        {waitsFor.map((taskId) => (
-          <li key={`after ${taskId}`}>
-            After <TaskLink taskId={taskId} />
-          </li>
-        ))}
         {started.map(({ taskId, name, status }) => (
           <li key={taskId}>
             Started{" "}
@@ -215,10 +223,41 @@ function LinksBlock({
             {status !== null && <StatusMark status={status} />}
           </li>
         ))}
-        {hasMore && <li className="soft">and more</li>}
+        {hasMore && (
+          <li>
+            <Link to="/tasks" search={{ run: task.taskId }}>
+              all that it has started
+            </Link>
+          </li>
+        )}
       </ul>
+      <Dependencies taskIds={waitsFor} />
     </Block>
   );
+}
+
+function StarterLink({ startedBy }: { startedBy: NonNullable<TaskWhole["links"]["startedBy"]> }) {
+  const { what, id } = startedBy;
+  const text = <code>{visibleLine(id, 60)}</code>;
+  if (what === "session")
+    return (
+      <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
+        {text}
+      </Link>
+    );
+  if (what === "schedule")
+    return (
+      <Link to="/schedules/$scheduleId" params={{ scheduleId: id }}>
+        {text}
+      </Link>
+    );
+  if (what === "run")
+    return (
+      <Link to="/runs/$runId" params={{ runId: id }}>
+        {text}
+      </Link>
+    );
+  return <TaskLink taskId={id} />;
 }
 
 function Steps({ steps }: { steps: readonly StepFacts[] }) {
@@ -308,11 +347,20 @@ function Events({ whole: { events, next } }: { whole: TaskWhole }) {
 
 function TaskActs({ task }: { task: TaskFacts }) {
   const mayAct = useMay("fleet:operate");
+  const mayEnqueue = useMay("admin");
+  const seesPayload = useMay("payloads:read");
   const [plan, setPlan] = useState<PlannedAct>();
+  const [isCopying, setCopying] = useState(false);
   if (!mayAct) return null;
   const possible = possibleActs(task);
   return (
     <div className="page-aside">
+      {mayEnqueue && seesPayload && task.flowVersion === null && (
+        <button type="button" className="button" onClick={() => setCopying(true)}>
+          Run a copy
+        </button>
+      )}
+      {isCopying && <CopyDialog task={task} onClose={() => setCopying(false)} />}
       {possible.resume && (
         <button type="button" className="button primary" onClick={() => setPlan(resumePlan(task))}>
           Resume

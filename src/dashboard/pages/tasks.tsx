@@ -11,6 +11,8 @@ import { StatusMark, When } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
 import { FilterBar } from "./filter-bar.tsx";
+import { BulkDialog, BulkLines } from "./tasks/bulk-dialog.tsx";
+import "../styles/tasks.css";
 
 const rowPx = 41;
 const overscan = 12;
@@ -23,9 +25,13 @@ export function TasksPage() {
   const list = useLiveTasks(filter);
   const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
   const [plan, setPlan] = useState<PlannedAct>();
+  const [isOnAll, setOnAll] = useState(false);
+  const nowMs = useNow();
+  const mayAct = useMay("fleet:operate");
   const rows = useMemo(() => list.data?.pages.flatMap(({ tasks }) => tasks), [list.data]);
   const isLive = (list.data?.pages.length ?? 1) <= 1;
   const address = JSON.stringify(filter);
+  const isFiltered = address !== "{}";
   useEffect(() => setTicked(new Set()), [address]);
 
   return (
@@ -34,6 +40,11 @@ export function TasksPage() {
         name="Tasks"
         aside={
           <div className="page-aside">
+            {mayAct && isFiltered && !list.error && (
+              <button type="button" className="button small" onClick={() => setOnAll(true)}>
+                All that match …
+              </button>
+            )}
             {isLive ? (
               <span className="live soft">live</span>
             ) : (
@@ -47,6 +58,7 @@ export function TasksPage() {
         Tasks
       </PageTitle>
       <FilterBar filter={filter} />
+      <BulkLines nowMs={nowMs} />
       <Ready of={{ data: rows, error: list.error, refetch: list.refetch }} what="tasks">
         {(tasks) =>
           tasks.length === 0 && list.hasNextPage ? (
@@ -56,7 +68,7 @@ export function TasksPage() {
               onMore={() => void list.fetchNextPage()}
             />
           ) : tasks.length === 0 ? (
-            <NoTasks isFiltered={address !== "{}"} />
+            <NoTasks isFiltered={isFiltered} />
           ) : (
             <>
               <TaskTable
@@ -65,6 +77,9 @@ export function TasksPage() {
                 onTick={setTicked}
                 hasMore={list.hasNextPage}
                 isLoading={list.isFetchingNextPage}
+                // A page that was searched in vain isn't followed by others unless a person wants that.
+                isFruitful={(list.data?.pages.at(-1)?.tasks.length ?? 0) > 0}
+                lookedBackToMs={lookedBackTo(list.data?.pages.at(-1))}
                 loadMore={() => void list.fetchNextPage()}
               />
               <Chosen
@@ -77,6 +92,7 @@ export function TasksPage() {
         }
       </Ready>
       {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
+      {isOnAll && <BulkDialog filter={filter} onClose={() => setOnAll(false)} />}
     </div>
   );
 }
@@ -133,10 +149,13 @@ type TableProps = {
   onTick: (ticked: ReadonlySet<string>) => void;
   hasMore: boolean;
   isLoading: boolean;
+  isFruitful: boolean;
+  lookedBackToMs: number | undefined;
   loadMore: () => void;
 };
 
-function TaskTable({ tasks, ticked, onTick, hasMore, isLoading, loadMore }: TableProps) {
+function TaskTable(props: TableProps) {
+  const { tasks, ticked, onTick, hasMore, isLoading, isFruitful, lookedBackToMs, loadMore } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const seesAll = useSeesAll();
   const mayAct = useMay("fleet:operate");
@@ -150,8 +169,8 @@ function TaskTable({ tasks, ticked, onTick, hasMore, isLoading, loadMore }: Tabl
   const shown = virtualizer.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (hasMore && !isLoading && last >= tasks.length - loadAhead) loadMore();
-  }, [hasMore, isLoading, last, tasks.length, loadMore]);
+    if (hasMore && isFruitful && !isLoading && last >= tasks.length - loadAhead) loadMore();
+  }, [hasMore, isFruitful, isLoading, last, tasks.length, loadMore]);
 
   const toggle = (taskId: string) => {
     const next = new Set(ticked);
@@ -219,6 +238,18 @@ function TaskTable({ tasks, ticked, onTick, hasMore, isLoading, loadMore }: Tabl
       {isLoading && (
         <p className="soft loading-more" role="status">
           Loading more …
+        </p>
+      )}
+      {hasMore && !isFruitful && !isLoading && (
+        <p className="soft loading-more">
+          {lookedBackToMs !== undefined && (
+            <>
+              Looked back to <When atMs={lookedBackToMs} />, and there may be more.{" "}
+            </>
+          )}
+          <button type="button" className="inline" onClick={loadMore}>
+            Look further back
+          </button>
         </p>
       )}
     </div>

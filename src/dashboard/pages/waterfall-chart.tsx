@@ -7,6 +7,7 @@ import { useNow } from "../live.ts";
 
 const classes: Readonly<Record<StretchKind, string>> = {
   waiting: "of-waiting",
+  claimed: "of-claimed",
   attempt: "of-attempt",
   "waited and ran": "of-both",
   backoff: "of-backoff",
@@ -92,7 +93,12 @@ export function WaterfallChart({
 }
 
 function nameOf({ kind, attempt, podId, outcome, isOpen }: Stretch) {
-  const what = kind === "attempt" || kind === "waited and ran" ? attemptName(kind, attempt) : kind;
+  const isAttempt = kind === "attempt" || kind === "waited and ran";
+  const what = isAttempt
+    ? attemptName(kind, attempt)
+    : kind === "claimed"
+      ? "claimed, not begun"
+      : kind;
   return (
     <>
       {what}

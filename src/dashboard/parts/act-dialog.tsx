@@ -14,8 +14,17 @@ export type PlannedAct = {
   readonly isHarmful?: boolean;
   /** A choice that the act has. */
   readonly option?: string;
+  /** A choice among several, of which the first holds unless another is chosen. */
+  readonly choice?: {
+    readonly label: string;
+    readonly values: readonly (readonly [string, string])[];
+  };
   /** Does it, and says what has been done. */
-  perform(act: { readonly actId: string; readonly isChosen: boolean }): Promise<string>;
+  perform(act: {
+    readonly actId: string;
+    readonly isChosen: boolean;
+    readonly chosen: string;
+  }): Promise<string>;
 };
 
 /** Asks before an act, and stays until it is answered. Trying again sends the same act. */
@@ -25,6 +34,7 @@ export function ActDialog({ plan, onClose }: { plan: PlannedAct; onClose: () => 
   const [isBusy, setBusy] = useState(false);
   const [trouble, setTrouble] = useState<string>();
   const [isChosen, setChosen] = useState(false);
+  const [chosen, setValue] = useState(plan.choice?.values[0]?.[0] ?? "");
   const titleId = useId();
 
   useEffect(() => {
@@ -35,7 +45,7 @@ export function ActDialog({ plan, onClose }: { plan: PlannedAct; onClose: () => 
     setBusy(true);
     setTrouble(undefined);
     try {
-      const done = await plan.perform({ actId, isChosen });
+      const done = await plan.perform({ actId, isChosen, chosen });
       announce(done);
       dialog.current?.close();
       readAgain();
@@ -65,6 +75,18 @@ export function ActDialog({ plan, onClose }: { plan: PlannedAct; onClose: () => 
               onChange={(event) => setChosen(event.target.checked)}
             />
             {plan.option}
+          </label>
+        )}
+        {plan.choice && (
+          <label className="check">
+            {plan.choice.label}
+            <select value={chosen} onChange={(event) => setValue(event.target.value)}>
+              {plan.choice.values.map(([value, text]) => (
+                <option key={value} value={value}>
+                  {text}
+                </option>
+              ))}
+            </select>
           </label>
         )}
         {trouble !== undefined && (

@@ -139,7 +139,8 @@ export const next = described(
   "The cursor of the page that follows, or null.",
 );
 
-const atMs = (description: string) =>
+/** A time in a query. */
+export const atMs = (description: string) =>
   described(wholeNumber({ min: 0, max: 2 ** 48 - 2 }), description).optional();
 
 /** Query parameters that lists of tasks and of runs have in common. */

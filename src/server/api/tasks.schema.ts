@@ -13,10 +13,10 @@ import {
   json,
   label,
   links,
-  listing,
   named,
   nextAfter,
   described,
+  paging,
   reach,
   shortText,
   sourced,
@@ -24,8 +24,7 @@ import {
   taskName,
   time,
 } from "./schema.ts";
-
-const statuses = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
+import { taskFilterQuery } from "./acts/task-filter.schema.ts";
 
 const forgottenSteps = described(z.int(), "How many stored steps were forgotten.");
 
@@ -363,16 +362,8 @@ export const taskSpecs = {
     verb: "fleet:read",
     ofTenant: true,
     query: z.strictObject({
-      name: z.string().optional(),
-      status: statuses.optional(),
-      tenant: z.string().optional(),
-      scope: described(z.string(), "The scope of a concurrency limit by key.").optional(),
-      group: described(z.string(), "Only failed tasks of this group of errors.").optional(),
-      payload: described(
-        z.string(),
-        "As `payload.<path>=<value>`: a value of the payload, as JSON or as text. Needs `name`, `sinceMs` and `payloads:read`.",
-      ).optional(),
-      ...listing,
+      ...taskFilterQuery,
+      ...paging,
     }),
     answers: {
       200: named("TaskPage", z.object({ tasks: z.array(taskSchema), ...reach })),

@@ -11,7 +11,7 @@ import type { ListOptions, TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Links } from "../../links/links.ts";
 import { type Caller, canSee, heldTenant, onlyTenant, requireVerb } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
-import { readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
+import { parseBody, readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
 import { validate } from "../validate.ts";
 import { newTask, taskSpecs } from "./tasks.schema.ts";
 import { whySpecs } from "./waiting/why.schema.ts";
@@ -76,15 +76,18 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       ]);
       return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
-    route(taskSpecs.list).to(async ({ caller, query: { payload, ...query }, context }) => {
-      const filter = withoutUndefined({ ...query, tenant: heldTenant(caller, query.tenant) });
+    route(taskSpecs.list).to(async ({ caller, query, context }) => {
+      const { payload, setAside, ...given } = query;
+      const filter = withoutUndefined({ ...given, tenant: heldTenant(caller, query.tenant) });
       const values = payload === undefined ? undefined : payloadValues(payload);
-      if (values) {
-        requireVerb(caller, "payloads:read");
-        checkShown(contractOf(query.name ?? ""), values);
-      }
+      if (values) checkPayloadFilter(caller, { name: query.name, contracts, payload: values });
       const { signal } = context.req.raw;
-      const listed = { ...filter, ...(values && { payload: values }), signal };
+      const listed = {
+        ...filter,
+        ...(setAside && { setAside: true as const }),
+        ...(values && { payload: values }),
+        signal,
+      };
       return { status: 200, body: await flotilla.tasks.list(listed) };
     }),
     route(taskSpecs.get).to(async ({ caller, params: { taskId } }) => {
@@ -150,10 +153,25 @@ function payloadValues(gathered: string): PayloadValues {
   return Object.fromEntries(pairs.map(([path, text]) => [path, scalarOf(text)]));
 }
 
-/** Refuses to search by what no caller is shown, since a match would confirm a guess. */
-function checkShown({ input }: TaskContract, values: PayloadValues): void {
-  const marked = createPathRules(sensitivePaths(input).map(hidden));
-  for (const [path, value] of Object.entries(values)) {
+type PayloadFilter = {
+  readonly name: string | undefined;
+  readonly contracts: ReadonlyMap<string, TaskContract> | undefined;
+  /** What was given for it, which may be anything. */
+  readonly payload: unknown;
+};
+
+/**
+ * Refuses a filter by values of payloads to callers that may not see them, and by what no caller is shown,
+ * since a match would confirm a guess.
+ */
+export function checkPayloadFilter(
+  caller: Caller,
+  { name = "", contracts, payload }: PayloadFilter,
+): void {
+  requireVerb(caller, "payloads:read");
+  if (typeof payload !== "object" || payload === null) return;
+  const marked = createPathRules(sensitivePaths(contracts?.get(name)?.input).map(hidden));
+  for (const [path, value] of Object.entries(payload)) {
     const names = path.split(".", maxPathNames);
     const whole = names.reduceRight<unknown>((inner, name) => ({ [name]: inner }), value);
     const isMarked = names.some((_, at) => marked?.at(names.slice(0, at + 1)) === "hidden");
@@ -307,12 +325,7 @@ function checkedRow(what: string, row: JsonRow): JsonRow {
 }
 
 function arrayOf(body: Uint8Array): unknown[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
-  } catch (error) {
-    throw new FlotillaError("invalid_input", "the body isn't JSON in UTF-8", { cause: error });
-  }
+  const value = parseBody(body);
   if (Array.isArray(value)) return value as unknown[];
   throw new FlotillaError("invalid_input", "the body must be an array of rows");
 }

@@ -4,7 +4,8 @@ import type { StoreKind } from "../../store/contract/database.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { now, rows, sql, table } from "../../store/sql.ts";
 import { walkBounds } from "../../store/walk.ts";
-import { type TaskFilter, maxFew } from "../inspect/list.ts";
+import type { TaskFilter } from "../inspect/filter.ts";
+import { maxFew } from "../inspect/list.ts";
 import { type TaskStatus, taskStatuses } from "../rows.ts";
 import { parked } from "../sql/task-state.ts";
 import type { ListOptions } from "../tasks.ts";
@@ -250,6 +251,8 @@ export function listContract(kind: StoreKind): void {
           tenant: fc.constantFrom("default", "acme"),
           key: fc.constantFrom("k1", "k3"),
           scope: fc.constantFrom("key/a/s", "key/a/t"),
+          from: fc.nat(9_999).map(idOf),
+          to: fc.nat(9_999).map(idOf),
         },
         { requiredKeys: [] },
       );
@@ -273,6 +276,8 @@ export function listContract(kind: StoreKind): void {
               .filter((each) => filter.tenant === undefined || each.tenant === filter.tenant)
               .filter((each) => filter.key === undefined || each.key === filter.key)
               .filter((each) => filter.scope === undefined || each.scope === filter.scope)
+              .filter((each) => filter.from === undefined || idOf(each.id) >= filter.from)
+              .filter((each) => filter.to === undefined || idOf(each.id) <= filter.to)
               .filter((each) =>
                 pod === undefined
                   ? status === undefined || each.status === status
@@ -284,6 +289,23 @@ export function listContract(kind: StoreKind): void {
         ),
         { numRuns: 60 },
       );
+    });
+
+    test("hold what was set aside, and runs at a transition", async () => {
+      await fill(6, "pending");
+      const mark = (at: number, set: ReturnType<typeof sql>) =>
+        queue.database.write([sql`update ${rowsOf} set ${set} where task_id = ${idOf(at)}`]);
+      await mark(
+        1,
+        sql`parked = ${parked.setAside}, name = 'order', flow_version = 1, cursor = 'pay'`,
+      );
+      await mark(2, sql`parked = ${parked.setAside}`);
+      await mark(3, sql`name = 'order', flow_version = 1, cursor = 'pay'`);
+      expect(await all({ setAside: true, limit: 1 })).toEqual([2, 1].map(idOf));
+      expect(await all({ setAside: true, name: "order" })).toEqual([idOf(1)]);
+      expect(await all({ at: "pay" })).toEqual([3, 1].map(idOf));
+      expect(await all({ at: "pay", name: "order", limit: 1 })).toEqual([3, 1].map(idOf));
+      expect(await all({ at: "pay", setAside: true, status: "pending" })).toEqual([idOf(1)]);
     });
 
     test("hold what a session, or a run or task, has started", async () => {
@@ -422,6 +444,10 @@ export function listContract(kind: StoreKind): void {
     test.skipIf(kind.encrypts).each<[object, string]>([
       [{ name: "x".repeat(10_000) }, "name must be 1 to 200 characters"],
       [{ name: "" }, "name must be 1 to 200 characters"],
+      [{ from: "x".repeat(501) }, "from must be 1 to 500 characters"],
+      [{ setAside: false }, "setAside must be true, or left out"],
+      [{ setAside: true, status: "failed" }, "setAside can't be combined"],
+      [{ setAside: true, pod: "p" }, "setAside can't be combined"],
       [{ tenant: "x".repeat(501) }, "tenant must be 1 to 500 characters"],
       [{ key: "a\u0000b" }, "key must be 1 to 500 characters of text that databases can store"],
       [{ podd: "pod-1" }, "unknown option `podd`, did you mean `pod`?"],

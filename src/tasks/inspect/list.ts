@@ -1,11 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { idBoundAt, idTime } from "../../base/ids.ts";
-import { checkNumber, checkText } from "../../base/options.ts";
+import { checkNumber } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
-import { linkedIds } from "../../links/links.ts";
+import { linkedIds, linkedIdsAfter, type LinkedIds } from "../../links/links.ts";
 import { type Database, pageReads, type Row } from "../../store/database.ts";
-import type { JsonScalar, Statement } from "../../store/sql.ts";
+import type { Statement } from "../../store/sql.ts";
 import {
   afterAllIds,
   cursorsOf,
@@ -15,18 +15,20 @@ import {
   type WalkPiece,
   type WalkSpan,
 } from "../../store/walk.ts";
-import type { TaskStatus } from "../rows.ts";
 import {
   checkTasks,
   isFailed,
+  isRunNamed,
   maxTenants,
   pendingTasks,
   readListed,
   runningTasks,
   taskConditions,
   tasksOfKey,
+  tasksSetAside,
   walkTasks,
 } from "../sql/list.ts";
+import { checkTaskFilter, type ListSpan, type TaskFilter } from "./filter.ts";
 
 /** What lists of tasks and of runs have in common. */
 export type ListPageOptions = {
@@ -36,14 +38,6 @@ export type ListPageOptions = {
   limit?: number;
   /** Drops the page, because its caller has hung up. */
   signal?: AbortSignal;
-};
-
-/** When tasks and runs were created, by the clock of their producers: their ids begin with it. */
-export type ListSpan = {
-  /** Only those from this time on, in milliseconds since 1970. */
-  sinceMs?: number;
-  /** Only those up to this time. */
-  untilMs?: number;
 };
 
 /** Where a list has got to. */
@@ -56,47 +50,6 @@ export type ListProgress = {
   /** Up to which time of creation the list was searched so far; null if it was to its end. */
   readonly lookedBackTo: number | null;
 };
-
-/** A value of a payload. */
-export type PayloadValue = JsonScalar;
-
-export type TaskFilter = ListSpan & {
-  name?: string;
-  status?: TaskStatus;
-  tenant?: string;
-  /** The unique key. Found at once with a name. */
-  key?: string;
-  /** The scope of a concurrency limit by key, as in `limits`. */
-  scope?: string;
-  /** Only tasks that run on this pod. */
-  pod?: string;
-  /** Only failed tasks of this group of errors. */
-  group?: string;
-  /** Only tasks that turns of this session have started. */
-  session?: string;
-  /** Only tasks that this run or task has started. */
-  run?: string;
-  /**
-   * Values of the payload, by paths such as `order.id`. Needs a name and `sinceMs`, and a store without
-   * a codec.
-   */
-  payload?: Readonly<Record<string, PayloadValue>>;
-};
-
-export const taskFilterNames = [
-  "name",
-  "status",
-  "tenant",
-  "key",
-  "scope",
-  "pod",
-  "group",
-  "session",
-  "run",
-  "sinceMs",
-  "untilMs",
-  "payload",
-] as const;
 
 export const listPageNames = ["cursor", "limit", "signal"] as const;
 
@@ -120,7 +73,7 @@ export type ListPlan = {
   /** The name of the list and the filter, which cursors are for. */
   readonly list: string;
   readonly filter: Readonly<Record<string, unknown>>;
-  readonly span: ListSpan;
+  readonly span: IdRange;
   /** The conditions of a row that is listed. */
   readonly fits: readonly Statement[];
   /** The condition of an index that has the rows in the order of their ids. Default: all tasks. */
@@ -129,21 +82,16 @@ export type ListPlan = {
   readonly few?: FewIds | undefined;
 };
 
+/** The ids that a list is of, by their time or as they are. */
+export type IdRange = ListSpan & { from?: string; to?: string };
+
 export type Listed<Item> = ListProgress & { readonly items: Item[] };
 
 type ListParts = { readonly database: Database; readonly clock: Clock };
 
 // Half of what a page may read, so that as much is left for a walk where there are more.
 export const maxFew = 10_000;
-const maxIdChars = 500;
-const maxNameChars = 200;
-const maxPaths = 5;
-const maxPathNames = 5;
-const maxValueChars = 1_000;
-const nameInPath = /^[A-Za-z_][A-Za-z0-9_-]{0,99}$/;
 const pageRange = { min: 1, max: 1_000 };
-// What the time of an id can hold.
-const timeRange = { min: 0, max: 2 ** 48 - 2 };
 
 /** Reads a page of a list, newest first. `toItems` makes what callers see of its rows. */
 export async function readList<Item>(
@@ -153,9 +101,8 @@ export async function readList<Item>(
   toItems: (rows: readonly Row[], database: Database) => Promise<Item[]>,
 ): Promise<Listed<Item>> {
   checkNumber("limit", limit, pageRange);
-  const { sinceMs, untilMs } = plan.span;
+  const { from, end } = boundsOf(plan.span);
   const cursors = cursorsOf(plan.list, plan.filter);
-  const end = untilMs === undefined ? afterAllIds : idBoundAt(untilMs + 1);
   const before = cursor === undefined ? end : cursors.decode(cursor);
   const database = pageReads(parts.database, signal);
   let entries: number = walkBounds.entries;
@@ -168,7 +115,7 @@ export async function readList<Item>(
   const { found, stoppedAt } = await walk({
     clock: parts.clock,
     before,
-    from: sinceMs === undefined ? "" : idBoundAt(sinceMs),
+    from,
     limit,
     entries,
     async read(span, wanted) {
@@ -194,14 +141,38 @@ export async function readList<Item>(
   };
 }
 
-/** Checks a filter of tasks, and chooses how they are found. */
+/** Where a range of ids begins, and the first id behind it. */
+function boundsOf({ sinceMs, untilMs, from = "", to }: IdRange): { from: string; end: string } {
+  const begins = sinceMs === undefined ? "" : idBoundAt(sinceMs);
+  const ends = untilMs === undefined ? afterAllIds : idBoundAt(untilMs + 1);
+  // No id that can be stored is between the two.
+  const behind = to === undefined ? afterAllIds : `${to}\u0001`;
+  return { from: from > begins ? from : begins, end: behind < ends ? behind : ends };
+}
+
+/** Checks a filter of tasks, and chooses how they are listed. */
 export function planTasks(
   { database, inGroup }: { database: Database; inGroup?: InGroup | undefined },
-  filter: TaskFilter,
+  given: TaskFilter,
 ): ListPlan {
-  checkFilter(database, filter);
-  const { payload, sinceMs, untilMs, group, session, run, ...conditions } = filter;
-  const { name, status, tenant, key, pod, scope } = conditions;
+  const filter = checkTaskFilter(given, { encodesContent: database.encodesContent });
+  const { payload, group } = filter;
+  return {
+    list: "tasks",
+    filter: { ...filter, payload: payload && Object.entries(payload) },
+    span: filter,
+    ...planFilter(filter),
+    ids: group === undefined ? linkedSource(database, filter) : groupSource(group, inGroup),
+  };
+}
+
+/** How the tasks of a filter are found, by lists and by bulks. */
+export type FilterPlan = Pick<ListPlan, "fits" | "among" | "few">;
+
+/** Chooses how the tasks of a filter that was checked are found. */
+export function planFilter(filter: TaskFilter): FilterPlan {
+  const { payload, sinceMs: _, untilMs: __, group, ...conditions } = filter;
+  const { name, status, tenant, key, pod, scope, at, setAside } = conditions;
   const paths = Object.entries(payload ?? {}).map(([path, value]) => ({
     path: path.split("."),
     value,
@@ -211,25 +182,21 @@ export function planTasks(
     ...(group !== undefined && { status: "failed" }),
     payload: paths,
   });
-  const isRunning = pod !== undefined || status === "claimed";
   const few = (): FewIds | undefined => {
     if (key !== undefined && name !== undefined) {
       return { read: () => tasksOfKey({ name, key, tenant }), max: maxTenants };
     }
-    if (isRunning) return { read: (max) => runningTasks({ pod, scope }, max), max: maxFew };
+    if (setAside) return { read: (max) => tasksSetAside({ name }, max), max: maxFew };
+    if (pod !== undefined || status === "claimed")
+      return { read: (max) => runningTasks({ pod, scope }, max), max: maxFew };
     if (status === "pending") return { read: (max) => pendingTasks({ name }, max), max: maxFew };
     return undefined;
   };
-  return {
-    list: "tasks",
-    filter: { ...filter, payload: payload && inOrder(payload) },
-    span: spanOf({ sinceMs, untilMs }),
-    fits,
-    among: group !== undefined || status === "failed" ? isFailed : undefined,
-    ids:
-      group === undefined ? linkedSource(database, { session, run }) : groupSource(group, inGroup),
-    few: few(),
+  const among = () => {
+    if (group !== undefined || status === "failed") return isFailed;
+    return at !== undefined && name !== undefined ? isRunNamed(name) : undefined;
   };
+  return { fits, among: among(), few: few() };
 }
 
 /** Reads the ids of failed tasks of a group of errors, newest first. */
@@ -253,117 +220,16 @@ export function linkedSource(
   return undefined;
 }
 
-/** Throws if a filter names what can't be, or what can't be combined. */
-function checkFilter(database: Database, filter: TaskFilter): void {
-  const { status, pod, name, sinceMs, payload } = filter;
-  checkTexts(filter);
-  if (pod !== undefined && status !== undefined && status !== "claimed") {
-    throw new FlotillaError(
-      "invalid_option",
-      "pod can't be combined with another status than `claimed`: a pod has only tasks that run",
-    );
-  }
-  if (
-    filter.group !== undefined &&
-    ((status !== undefined && status !== "failed") || pod !== undefined)
-  ) {
-    throw new FlotillaError(
-      "invalid_option",
-      "group can't be combined with a pod, or with another status than `failed`: it has failed tasks only",
-    );
-  }
-  if (payload === undefined) return;
-  if (name === undefined || sinceMs === undefined) {
-    throw new FlotillaError(
-      "invalid_option",
-      "payload needs `name` and `sinceMs`: no index has values of payloads, so each task must be read",
-    );
-  }
-  if (database.encodesContent) {
-    throw new FlotillaError(
-      "unsupported",
-      "tasks can't be listed by values of their payloads in a store with a codec, which can't read them",
-    );
-  }
-  checkPayload(payload);
-}
-
-/** Checks what filters of tasks and of runs have in common. */
-export function checkTexts(filter: Readonly<Record<string, unknown>>): void {
-  for (const name of ["name", "flow", "group", "at"])
-    checkIfGiven(name, filter[name], maxNameChars);
-  for (const name of ["tenant", "key", "pod", "session", "run", "parent"])
-    checkIfGiven(name, filter[name], maxIdChars);
-  // A scope has a name and a key in it.
-  checkIfGiven("scope", filter["scope"], maxNameChars + maxIdChars + 10);
-  const sources = ["group", "session", "run"].filter((name) => filter[name] !== undefined);
-  if (sources.length > 1) {
-    throw new FlotillaError(
-      "invalid_option",
-      `${sources.join(" and ")} can't be combined: give one of them`,
-    );
-  }
-}
-
-function checkIfGiven(what: string, value: unknown, max: number): void {
-  if (value !== undefined) checkText(what, value, { max });
-}
-
-/** Checks the times of a span. */
-export function spanOf({
-  sinceMs,
-  untilMs,
-}: { [Time in keyof ListSpan]: number | undefined }): ListSpan {
-  if (sinceMs !== undefined) checkNumber("sinceMs", sinceMs, timeRange);
-  if (untilMs !== undefined) checkNumber("untilMs", untilMs, timeRange);
-  return { ...(sinceMs !== undefined && { sinceMs }), ...(untilMs !== undefined && { untilMs }) };
-}
-
-function checkPayload(payload: unknown): void {
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
-  const entries = isObject ? Object.entries(payload) : [];
-  if (entries.length === 0 || entries.length > maxPaths) {
-    throw new FlotillaError(
-      "invalid_option",
-      `payload must have 1 to ${maxPaths} paths with their values, such as { "order.id": 7 }`,
-    );
-  }
-  for (const [path, value] of entries) {
-    const names = path.split(".", maxPathNames + 1);
-    const fits = names.length <= maxPathNames && names.every((name) => nameInPath.test(name));
-    if (!fits || names.includes("__proto__")) {
-      throw new FlotillaError(
-        "invalid_option",
-        `payload: ${JSON.stringify(path.slice(0, 80))} must be a path of 1 to ${maxPathNames} names of letters, digits, _ and -, with dots between, such as order.id`,
-      );
-    }
-    checkValue(path, value);
-  }
-}
-
-function checkValue(path: string, value: unknown): void {
-  if (value === null || typeof value === "boolean") return;
-  if (
-    typeof value === "string" &&
-    value.length <= maxValueChars &&
-    value.isWellFormed() &&
-    !value.includes("\u0000")
-  )
-    return;
-  const isExact =
-    typeof value === "number" &&
-    Number.isFinite(value) &&
-    (!Number.isInteger(value) || Number.isSafeInteger(value));
-  if (isExact) return;
-  throw new FlotillaError(
-    "invalid_option",
-    `payload: the value of ${path} must be true, false, null, text of at most ${maxValueChars} characters, or a number that is exact, within 2^53`,
-  );
-}
-
-/** The same filter in another order is the same filter. */
-function inOrder(payload: object): [string, unknown][] {
-  return Object.entries(payload).toSorted(([one], [other]) => (one < other ? -1 : 1));
+/** The same in the order in which bulks go: oldest first, behind an id. */
+export function linkedAfter(
+  database: Database,
+  { session, run }: Pick<TaskFilter, "session" | "run">,
+): ((after: string, count: number) => Promise<LinkedIds>) | undefined {
+  if (session !== undefined)
+    return (after, count) => linkedIdsAfter(database, session, "session", { after, count });
+  if (run !== undefined)
+    return (after, count) => linkedIdsAfter(database, run, "task", { after, count });
+  return undefined;
 }
 
 /** All ids of a set, in the order of a walk. */

@@ -5,12 +5,10 @@ import {
   countStuck,
   dependenciesOfRun,
   flowNames,
-  isRunOf,
   runConditions,
   runsOfFlows,
-  runsSetAside,
 } from "../../flows/sql.ts";
-import { linkedTasks } from "../../links/sql.ts";
+import { linkedTasks, linkedTasksAfter } from "../../links/sql.ts";
 import { planning, planningOnSqlite } from "../../store/contract/planning.ts";
 import { pagePlans } from "../../store/postgres/driver.ts";
 import type { Statement } from "../../store/sql.ts";
@@ -20,12 +18,14 @@ import {
   countHeld,
   countNewest,
   isFailed,
+  isRunNamed,
   openTasks,
   pendingTasks,
   readListed,
   runningTasks,
   taskConditions,
   tasksOfKey,
+  tasksSetAside,
   walkTasks,
 } from "./list.ts";
 
@@ -42,7 +42,7 @@ const statements: Record<string, [statement: Statement, index: string]> = {
   "all tasks by any filter": [walk(filter), "task_pkey"],
   "all tasks by a value of the payload": [walk(ofPayload), "task_pkey"],
   "failed tasks": [walk(filter, isFailed), "task_failed"],
-  "runs of a flow": [walk(runConditions({ status: "open", at: "b" }), isRunOf("a")), "task_run"],
+  "runs of a flow": [walk(runConditions({ status: "open", at: "b" }), isRunNamed("a")), "task_run"],
   "runs of all flows": [runsOfFlows(["a", "b"], span), "task_run"],
   "names of flows": [flowNames(100), "task_run"],
   "tasks by their ids": [checkTasks(["x", "y"], { fits: ofStatus, wanted: 51 }), "task_pkey"],
@@ -55,7 +55,7 @@ const statements: Record<string, [statement: Statement, index: string]> = {
   "open tasks": [openTasks({ name: "a" }, 10_001), "task_claimed"],
   "a unique key": [tasksOfKey({ name: "a", key: "k" }), "task_unique"],
   "a unique key of a tenant": [tasksOfKey({ name: "a", key: "k", tenant: "t" }), "task_unique"],
-  "runs that were set aside": [runsSetAside("a", 10_001), "task_set_aside"],
+  "runs that were set aside": [tasksSetAside({ name: "a" }, 10_001), "task_set_aside"],
   "counts of the newest": [countNewest(10_000), "task_pkey"],
   "counts of what is held": [countHeld(10_000), "task_for_signal"],
   "counts of claims": [countClaimed(10_000), "task_claimed"],
@@ -65,6 +65,7 @@ const statements: Record<string, [statement: Statement, index: string]> = {
 };
 const others: Record<string, Statement> = {
   "what something has started": linkedTasks("x", span),
+  "what something has started, oldest first": linkedTasksAfter("x", { after: "", count: 2_000 }),
   "children of a run": dependenciesOfRun("x", 10_001),
 };
 

@@ -31,6 +31,11 @@ export const maxTenants = 200;
 /** The condition of the index that has failed tasks in the order of their ids. */
 export const isFailed = sql`status = 'failed'`;
 
+/** The condition of the index that has the runs of one name in the order of their ids. */
+export function isRunNamed(name: string): Statement {
+  return sql`flow_version is not null and name = ${name}`;
+}
+
 /** What tasks are listed by. All of it is checked on rows; some of it has an index as well. */
 export type TaskConditions = {
   readonly name?: string | undefined;
@@ -42,13 +47,17 @@ export type TaskConditions = {
   readonly scope?: string | undefined;
   /** The pod that runs it. */
   readonly pod?: string | undefined;
+  /** The transition or finalizer that a run is at. */
+  readonly at?: string | undefined;
+  /** It was set aside. */
+  readonly setAside?: boolean | undefined;
   /** Values of the payload, by paths of names. */
   readonly payload?: readonly { readonly path: readonly string[]; readonly value: JsonScalar }[];
 };
 
 /** The conditions on a row. */
 export function taskConditions(filter: TaskConditions): Statement[] {
-  const { name, status, tenant, key, scope, pod, payload = [] } = filter;
+  const { name, status, tenant, key, scope, pod, at, setAside, payload = [] } = filter;
   return [
     ...(name === undefined ? [] : [sql`name = ${name}`]),
     ...(status === undefined ? [] : [sql`status = ${status}`]),
@@ -56,6 +65,8 @@ export function taskConditions(filter: TaskConditions): Statement[] {
     ...(key === undefined ? [] : [sql`unique_key = ${key}`]),
     ...(scope === undefined ? [] : [sql`concurrency_key = ${scope}`]),
     ...(pod === undefined ? [] : [sql`claimed_by = ${pod} and status = 'claimed'`]),
+    ...(at === undefined ? [] : [sql`cursor = ${at}`]),
+    ...(setAside ? [isSetAside] : []),
     ...payload.map(({ path, value }) => sql`${isJsonAt(sql`payload`, path, value)}`),
   ];
 }
@@ -173,6 +184,12 @@ export function pendingTasks({ name }: Pick<TaskConditions, "name">, max: number
   return sql`select task_id from (${join(kinds, " union all ")}) pending ${limit(max)}`;
 }
 
+/** The ids of tasks and runs that were set aside, up to `max`. */
+export function tasksSetAside({ name }: Pick<TaskConditions, "name">, max: number): Statement {
+  const ofName = name === undefined ? sql`` : sql`name = ${name} and`;
+  return sql`select task_id from ${tasks} where ${ofName} ${isSetAside} order by name ${limit(max)}`;
+}
+
 /** The ids of tasks that haven't ended, up to `max`, as in `pendingTasks`. */
 export function openTasks(filter: Pick<TaskConditions, "name">, max: number): Statement {
   return sql`
@@ -233,7 +250,8 @@ function allOf(conditions: readonly Statement[]): Statement {
   return conditions.length === 0 ? sql`true` : join(conditions, " and ");
 }
 
-function isAmongIds(taskIds: readonly string[]): Statement {
+/** The condition that a task is one of these. */
+export function isAmongIds(taskIds: readonly string[]): Statement {
   const given = rows(
     { task_id: "text" },
     taskIds.map((taskId) => [taskId]),

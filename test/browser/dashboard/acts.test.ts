@@ -229,11 +229,12 @@ describe("a server with keys", { timeout: limitMs }, () => {
     await page.goto(`${closed.url}/tasks/${failed}`);
     await page.getByRole("heading", { name: "Payload" }).waitFor();
     expect(await page.getByText("visible").count()).toBe(0);
-    for (const path of [`/tasks/${failed}`, "/tasks", "/failures", "/pods"]) {
+    for (const path of [`/tasks/${failed}`, "/tasks", "/tasks?name=broken", "/failures", "/pods"]) {
       await page.goto(closed.url + path);
       await page.getByRole("heading", { level: 1 }).waitFor();
       await page.getByRole("status").first().waitFor({ state: "attached" });
-      for (const name of [/^Retry/, /^Cancel/, /^Redrive/, /^Discard/, /^Resume/])
+      const acts = [/^Retry/, /^Cancel/, /^Redrive/, /^Discard/, /^Resume/, /^Resolve/, /^Ignore/];
+      for (const name of [...acts, /^Reopen/, /^All that match/, /^Run a copy/])
         expect(await page.getByRole("button", { name }).count()).toBe(0);
       expect(await page.getByRole("checkbox").count()).toBe(0);
     }

@@ -3,16 +3,18 @@ import { systemClock } from "../../../base/clock.ts";
 import { type Bulk, type BulkAction, type BulkRequest, statusesOf } from "../../../bulk/bulk.ts";
 import type { BulkPreview } from "../../../bulk/bulks.ts";
 import type { PodInfo } from "../../../runtime/pods.ts";
-import type { BulkFilter } from "../../../bulk/filter.ts";
-import type { TaskStatus } from "../../../tasks/rows.ts";
+import type { TaskFilter } from "../../../tasks/inspect/filter.ts";
 import { ifAllowed, onTarget } from "../../connect.ts";
 import {
   listsByDefault,
   number,
   type TargetFlags,
+  type TaskFilterFlags,
+  taskFilterOf,
   withJson,
   withPage,
   withTarget,
+  withTaskFilter,
 } from "../../flags.ts";
 import { confirm, showUntilEnded } from "./long-acts.ts";
 import { ago, columns, oneLine, paint, print, printJson, printNotice } from "../../output.ts";
@@ -22,18 +24,8 @@ import { type StopSignals, stopSignals } from "../../signals.ts";
 import { parseInput } from "../../task-flags.ts";
 
 type Flags = TargetFlags & { json?: true };
-type FilterFlags = {
-  name?: string;
-  status?: TaskStatus;
-  tenant?: string;
-  group?: string;
-  at?: string;
-  setAside?: true;
-  from?: string;
-  to?: string;
-};
 type ActFlags = Flags &
-  FilterFlags & {
+  TaskFilterFlags & {
     fromStart?: true;
     as?: number;
     reason?: string;
@@ -99,33 +91,12 @@ Examples:
 }
 
 function actCommand(bulk: Command, action: BulkAction, words: string = action): Command {
-  return withJson(withTarget(bulk.command(words).description(descriptions[action])))
-    .option("--name <name>", "only of this task or flow")
-    .addOption(new Option("--status <status>", "only in this status").choices(statusesOf[action]))
-    .option("--tenant <tenant>", "only of this tenant")
-    .option("--group <group>", "only failed ones with an error of this group")
-    .option("--at <transition>", "only runs at this transition or finalizer")
-    .option("--set-aside", "only those that were set aside")
-    .option("--from <id>", "only ids from this one on: ids sort by age")
-    .option("--to <id>", "only ids up to this one")
+  const command = withJson(withTarget(bulk.command(words).description(descriptions[action])));
+  return withTaskFilter(command, statusesOf[action])
     .option("--reason <text>", "the reason, for the audit")
     .option("--preview", "count what matches, and change nothing")
     .option("--yes", "don't ask for confirmation")
     .option("--no-wait", "return at once instead of following it to its end");
-}
-
-function filterOf(flags: FilterFlags): BulkFilter {
-  const { name, status, tenant, group, at, setAside, from, to } = flags;
-  return {
-    ...(name !== undefined && { name }),
-    ...(status !== undefined && { status }),
-    ...(tenant !== undefined && { tenant }),
-    ...(group !== undefined && { group }),
-    ...(at !== undefined && { at }),
-    ...(setAside && { setAside }),
-    ...(from !== undefined && { from }),
-    ...(to !== undefined && { to }),
-  };
 }
 
 async function act(
@@ -134,7 +105,7 @@ async function act(
 ): Promise<void> {
   const request: BulkRequest = {
     ...what,
-    filter: filterOf(flags),
+    filter: taskFilterOf(flags),
     ...(reason !== undefined && { reason }),
   };
   // Listen for signals before the bulk is stored, so that an early Ctrl-C still prints its id.
@@ -231,10 +202,13 @@ async function list({
   if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 200)}`));
 }
 
-function filterText(filter: BulkFilter): string {
-  return Object.entries(filter)
-    .map(([name, value]) => (value === true ? name : `${name} ${value}`))
-    .join(", ");
+function filterText({ payload, ...filter }: TaskFilter): string {
+  // A caller that may not see payloads gets a text in place of the values.
+  const values = typeof payload === "object" ? Object.entries(payload) : [];
+  return [
+    ...Object.entries(filter).map(([name, value]) => (value === true ? name : `${name} ${value}`)),
+    ...values.map(([path, value]) => `payload.${path} ${JSON.stringify(value)}`),
+  ].join(", ");
 }
 
 async function stop(bulkId: string, flags: Flags): Promise<void> {

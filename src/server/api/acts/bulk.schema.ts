@@ -11,19 +11,7 @@ import {
   spec,
   time,
 } from "../schema.ts";
-
-const status = z.enum(["pending", "claimed", "completed", "failed", "cancelled"]);
-
-const filter = {
-  name: described(shortText(), "Of a task, or of a flow for its runs.").optional(),
-  status: status.optional(),
-  tenant: shortText().optional(),
-  group: described(shortText(), "Only failed ones whose error is of this group.").optional(),
-  at: described(shortText(), "Only runs at this transition or finalizer.").optional(),
-  setAside: described(z.literal(true), "Only those that were set aside.").optional(),
-  from: described(shortText(), "Only ids from this one on. Ids sort by age.").optional(),
-  to: described(shortText(), "Only ids up to this one.").optional(),
-};
+import { taskFilterBody } from "./task-filter.schema.ts";
 
 const action = z.enum(["cancel", "retry", "delete", "signal", "resume"]);
 
@@ -31,7 +19,7 @@ const request = {
   action,
   filter: named(
     "BulkFilter",
-    z.strictObject(filter),
+    z.strictObject(taskFilterBody),
     "Which tasks and runs are meant: those that match all that is given, which must be something.",
   ),
   fromStart: described(
@@ -59,7 +47,7 @@ const bulk = named(
   z.object({
     bulkId: described(z.string(), "Also in the events of what it has changed, and in the audit."),
     action,
-    filter: label(z.object(filter)),
+    filter: z.object(taskFilterBody),
     fromStart: z.boolean(),
     signal: z.string().nullable(),
     as: z.int().nullable(),

@@ -1,15 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { z } from "zod";
 import { until } from "../../../base/contract/movable-clock.ts";
+import { sensitive } from "../../../redaction/sensitive.ts";
+import { task } from "../../../tasks/task.ts";
 import { startTestServer } from "../../contract/test-server.ts";
 
 const operator = "a-key-of-an-operator-of-all";
 const admin = "a-key-of-an-administrator";
 const viewer = "a-key-of-a-viewer-of-all";
 const acmes = "a-key-of-an-acme-operator";
+const card = task("pay", { input: z.object({ card: sensitive(z.string()) }) }, () => {});
 
 let server: Awaited<ReturnType<typeof startTestServer>>;
 beforeAll(async () => {
   server = await startTestServer({
+    use: [card],
     server: {
       apiKeys: [
         { key: operator, name: "ops", role: "operator" },
@@ -139,8 +144,51 @@ describe("a bulk over HTTP", () => {
     }
   });
 
+  test("takes values of payloads from callers that may see them, and shows them to no other", async () => {
+    const options = { delayMs: 3_600_000 };
+    const inputs = [{ order: { id: 7 } }, { order: { id: 8 } }];
+    const made = await server.flotilla.tasks.enqueueMany("ordered", inputs, options);
+    const filter = { name: "ordered", sinceMs: 0, payload: { "order.id": 7 } };
+    const request = { action: "cancel", filter };
+    expect(await ask(admin, "POST", "/v1/bulk/preview", request)).toMatchObject({
+      body: { matched: 1, sample: [made[0]!.taskId] },
+    });
+    for (const [key, path] of [
+      [viewer, "/v1/bulk/preview"],
+      [operator, "/v1/bulk/preview"],
+      [operator, "/v1/bulk"],
+    ] as const) {
+      expect(await ask(key, "POST", path, request)).toMatchObject({
+        status: 403,
+        body: { error: { details: { verb: "payloads:read" } } },
+      });
+    }
+    const hidden = { name: "pay", sinceMs: 0, payload: { card: "4242" } };
+    expect(
+      await ask(admin, "POST", "/v1/bulk/preview", { ...request, filter: hidden }),
+    ).toMatchObject({
+      status: 403,
+      body: { error: { message: expect.stringContaining("isn't shown") } },
+    });
+    const click = { "Flotilla-Action": "click-payload" };
+    const begun = await ask(admin, "POST", "/v1/bulk", request, click);
+    expect(begun.body.filter).toEqual(filter);
+    const other = { ...request, filter: { ...filter, payload: { "order.id": 8 } } };
+    expect((await ask(admin, "POST", "/v1/bulk", other, click)).status).toBe(409);
+    expect(await ended(begun.body.bulkId)).toMatchObject({ done: 1 });
+    const seen = await ask(viewer, "GET", `/v1/bulk/${begun.body.bulkId}`);
+    expect(seen.body.filter.payload).not.toEqual(filter.payload);
+    expect(JSON.stringify(seen.body.filter)).not.toContain("7");
+    const { body } = await ask(admin, "GET", "/v1/audit?action=bulk.start&limit=1");
+    expect(body.entries[0].filter).toMatchObject({ name: "ordered", payload: ["order.id"] });
+  });
+
   test.each([
     [{ filter: { name: "x" } }],
+    [{ action: "cancel", filter: { name: "x", sinceMs: 0, payload: { ["__proto__"]: 1, id: 7 } } }],
+    [{ action: "cancel", filter: { name: "x", sinceMs: 0, payload: "id" } }],
+    [{ action: "cancel", filter: { name: "x", payload: { id: 7 } } }],
+    [{ action: "cancel", filter: { session: "s", run: "r" } }],
     [{ action: "explode", filter: { name: "x" } }],
     [{ action: "cancel", filter: { naem: "x" } }],
     [{ action: "cancel", filter: { name: "x".repeat(10_000) } }],

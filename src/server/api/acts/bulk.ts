@@ -4,22 +4,45 @@ import type { Bulk, BulkRequest } from "../../../bulk/bulk.ts";
 import type { Flotilla } from "../../../runtime/connect.ts";
 import { type Caller, canSee, heldTenant, requireVerb } from "../../auth/caller.ts";
 import { route, type Route } from "../../route.ts";
-import { withoutUndefined } from "../tasks.ts";
+import type { TaskFilter } from "../../../tasks/inspect/filter.ts";
+import type { TaskContract } from "../../../tasks/model.ts";
+import { checkPayloadFilter, withoutUndefined } from "../tasks.ts";
 import { bulkSpecs } from "./bulk.schema.ts";
 
 type BulkRouteParts = {
   flotilla: Pick<Flotilla, "bulk">;
+  /** Tasks whose input may have fields that no caller is shown. */
+  contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body: a signal carries a payload. */
   maxBytes: number;
 };
 
 /** Acts on all tasks and runs that match a filter. `flotilla.bulk` checks requests. */
-export function bulkRoutes({ flotilla: { bulk }, maxBytes }: BulkRouteParts): Route[] {
+export function bulkRoutes({ flotilla, contracts, maxBytes }: BulkRouteParts): Route[] {
+  const { bulk } = flotilla;
   /** A bulk that isn't on the caller's tenant alone answers as a missing one does. */
   const found = async (caller: Caller, bulkId: string): Promise<Bulk> => {
     const one = await bulk.get(bulkId);
     if (one && canSee(caller, { tenant: one.filter.tenant ?? null })) return one;
     throw new FlotillaError("not_found", `there is no bulk ${bulkId.slice(0, 80)}`);
+  };
+
+  /**
+   * A request that is held to the caller's tenant. That tenant alone is no filter: an empty one is refused
+   * to every caller.
+   */
+  const heldRequest = (
+    caller: Caller,
+    { filter, ...given }: z.output<typeof bulkSpecs.start.body>,
+  ): BulkRequest => {
+    const { name, payload } = filter;
+    if (payload !== undefined) checkPayloadFilter(caller, { name, contracts, payload });
+    // What is given for the payload is checked with the rest of the filter.
+    const own = withoutUndefined(filter) as TaskFilter;
+    const tenant = heldTenant(caller, filter.tenant);
+    const isEmpty = Object.keys(own).length === 0;
+    const held = isEmpty || tenant === undefined ? own : { ...own, tenant };
+    return { ...withoutUndefined(given), filter: held };
   };
 
   return [
@@ -44,19 +67,4 @@ export function bulkRoutes({ flotilla: { bulk }, maxBytes }: BulkRouteParts): Ro
       return { status: 200, body: await bulk.stop(bulkId) };
     }),
   ];
-}
-
-/**
- * A request that is held to the caller's tenant. That tenant alone is no filter: an empty one is refused
- * to every caller.
- */
-function heldRequest(
-  caller: Caller,
-  { filter, ...given }: z.output<typeof bulkSpecs.start.body>,
-): BulkRequest {
-  const own = withoutUndefined(filter);
-  const tenant = heldTenant(caller, filter.tenant);
-  const isEmpty = Object.keys(own).length === 0;
-  const held = isEmpty || tenant === undefined ? own : { ...own, tenant };
-  return { ...withoutUndefined(given), filter: held };
 }
