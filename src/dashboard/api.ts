@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { FlotillaError, type ErrorCode, messageOf } from "../base/errors.ts";
+import { isJsonObject } from "../base/json.ts";
 import type { deadLetterSpecs } from "../server/api/dead-letters.schema.ts";
 import type { fleetSpecs } from "../server/api/fleet.schema.ts";
 import type { limitSpecs } from "../server/api/limits.schema.ts";
@@ -117,23 +118,36 @@ export function part(id: string): string {
   return encodeURIComponent(id);
 }
 
-export function read<Answer>(path: string, query: Query, signal: AbortSignal): Promise<Answer> {
+export function read<Answer>(
+  path: string,
+  query: Query,
+  signal: AbortSignal,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Answer> {
   const given = Object.entries(query).flatMap(([name, value]) =>
     value === undefined ? [] : [[name, String(value)]],
   );
   const search = given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
   return answered<Answer>(
-    () => request(path + search, { headers: { Accept: "application/json" }, signal }),
+    () => request(path + search, { headers: { Accept: "application/json", ...headers }, signal }),
     "the server can't be reached",
   );
 }
 
-/** Does something at the server. A body that is text is JSON already. */
+type Sending = {
+  readonly method?: "POST" | "PUT" | "DELETE";
+  readonly headers?: Readonly<Record<string, string>>;
+};
+
+/**
+ * Does something at the server. A body that is text is JSON already, with digits that
+ * `JSON.stringify` would lose.
+ */
 export function send<Answer>(
   path: string,
   { actId }: Act,
   body?: object | string,
-  method: "POST" | "PUT" | "DELETE" = "POST",
+  { method = "POST", headers = {} }: Sending = {},
 ): Promise<Answer> {
   const init = {
     method,
@@ -141,6 +155,7 @@ export function send<Answer>(
       Accept: "application/json",
       "Flotilla-Action": actId,
       ...(body !== undefined && { "Content-Type": "application/json" }),
+      ...headers,
     },
     ...(body !== undefined && { body: typeof body === "string" ? body : JSON.stringify(body) }),
   };
@@ -162,7 +177,9 @@ async function answered<Answer>(call: () => Promise<Response>, lost: string): Pr
   }
   const value = parsed(text);
   if (response.ok && value !== undefined) return value as Answer;
-  const said = (value as { error?: { code?: ErrorCode; message?: string } } | undefined)?.error;
+  const said = (isJsonObject(value) ? value["error"] : undefined) as
+    | { code?: ErrorCode; message?: string }
+    | undefined;
   if (said?.code !== undefined && said.message !== undefined)
     throw new FlotillaError(said.code, said.message);
   // A proxy in between has answered, and not the server.

@@ -25,6 +25,43 @@ export function request(path: string, init: RequestInit): Promise<Response> {
   });
 }
 
+/**
+ * Opens an answer that has no end, below the mount. Rejects where its headers don't come in time; then it
+ * is for the caller to notice that nothing comes any more.
+ */
+export async function openStream(
+  path: string,
+  { headers, signal }: { headers: Readonly<Record<string, string>>; signal: AbortSignal },
+): Promise<Response> {
+  const opening = new AbortController();
+  const limit = setTimeout(() => opening.abort(), answerLimitMs);
+  try {
+    return await fetch(mountPath + path, {
+      headers,
+      signal: AbortSignal.any([signal, opening.signal]),
+      credentials: "same-origin",
+      redirect: "error",
+      cache: "no-store",
+    });
+  } finally {
+    clearTimeout(limit);
+  }
+}
+
+/** Calls back once, after so long; returns what prevents it. */
+export function callLater(afterMs: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, afterMs);
+  return () => clearTimeout(timer);
+}
+
+/** Whether the page is in sight, and calls back when that changes. */
+export function watchSight(callback: (isInSight: boolean) => void): () => void {
+  const listener = () => callback(!document.hidden);
+  document.addEventListener("visibilitychange", listener);
+  listener();
+  return () => document.removeEventListener("visibilitychange", listener);
+}
+
 export function wallClockMs(): number {
   return Date.now();
 }

@@ -8,6 +8,7 @@ import {
 } from "@tanstack/react-router";
 import type { TaskQuery } from "./api.ts";
 import type { RunQuery, RunStatus } from "./asks/flows.ts";
+import type { SessionQuery } from "./asks/sessions.ts";
 import { mountPath } from "./browser.ts";
 import { auditSearchIn } from "./facts/audit/search.ts";
 import { queueSearchIn } from "./facts/queues/rows.ts";
@@ -103,19 +104,24 @@ const throttle = createRoute({
 const sessions = createRoute({
   getParentRoute: () => root,
   path: "/sessions",
-  component: lazyRouteComponent(() => import("./pages/sessions.tsx"), "SessionsPage"),
+  validateSearch: sessionFilterIn,
+  component: lazyRouteComponent(() => import("./pages/sessions/sessions.tsx"), "SessionsPage"),
 });
 
 const session = createRoute({
   getParentRoute: () => root,
   path: "/sessions/$sessionId",
-  component: lazyRouteComponent(() => import("./pages/session.tsx"), "OneSessionPage"),
+  validateSearch: (search: Record<string, unknown>): { tenant?: string } =>
+    textIn(search, "tenant"),
+  component: lazyRouteComponent(() => import("./pages/sessions/session.tsx"), "OneSessionPage"),
 });
 
 const approvals = createRoute({
   getParentRoute: () => root,
   path: "/approvals",
-  component: lazyRouteComponent(() => import("./pages/approvals.tsx"), "ApprovalsPage"),
+  validateSearch: (search: Record<string, unknown>): { tenant?: string } =>
+    textIn(search, "tenant"),
+  component: lazyRouteComponent(() => import("./pages/sessions/approvals.tsx"), "ApprovalsPage"),
 });
 
 const queues = createRoute({
@@ -206,6 +212,20 @@ function runFilterIn(search: Record<string, unknown>): RunQuery & { bulk?: strin
     ...textIn(search, "tenant"),
     ...textIn(search, "cursor"),
     ...textIn(search, "bulk"),
+  };
+}
+
+const sessionStates: readonly string[] = ["idle", "catching_up", "waiting", "compacting"];
+
+function sessionFilterIn(search: Record<string, unknown>): SessionQuery {
+  const { state, status } = search;
+  return {
+    ...textIn(search, "user"),
+    ...textIn(search, "agent"),
+    ...(typeof state === "string" &&
+      sessionStates.includes(state) && { state: state as NonNullable<SessionQuery["state"]> }),
+    ...((status === "active" || status === "archived") && { status }),
+    ...textIn(search, "tenant"),
   };
 }
 

@@ -3,10 +3,12 @@ import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import type { Statement } from "../store/sql.ts";
 import {
   busySessionsBelow,
+  countSessionsOf,
   readInboxRows,
   readSessions,
   sessionsAwaiting,
   sessionsBelow,
+  walkSessionsBelow,
 } from "./sql.ts";
 
 const window = { before: { activeAtMs: 9_000, sessionId: "s5" }, count: 51 };
@@ -18,6 +20,8 @@ const statements: Record<string, Statement> = {
   "a page": sessionsBelow("t", {}, window),
   "a page of an agent's": sessionsBelow("t", { agent: "a", state: "idle" }, window),
   "a page of a user's": sessionsBelow("t", { user: "u1", status: "active" }, window),
+  "how many a user has": countSessionsOf("t", "u1", 2_001),
+  "a page of a user's with very many": walkSessionsBelow("t", { user: "u1" }, window),
   "what is busy": busySessionsBelow("t", { state: "catching_up" }, window),
   "what is busy of a user's": busySessionsBelow("t", { state: "compacting", user: "u" }, window),
   "what waits for a person": sessionsAwaiting({ sinceMs: 5, id: "s" }, waiting),

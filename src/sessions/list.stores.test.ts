@@ -6,11 +6,13 @@ import type { Database } from "../store/database.ts";
 import type { OpenStore } from "../store/contract/database.ts";
 import { storeKinds } from "../store/contract/kinds.ts";
 import { migrate } from "../store/migrate.ts";
+import { rows, sql, table } from "../store/sql.ts";
 import type { Journal } from "./log/journal.ts";
 import { createSqlJournal } from "./log/sql-journal.ts";
 import {
   exportSession,
   listSessions,
+  maxOfUser,
   readInbox,
   readSession,
   readSessionCounts,
@@ -171,6 +173,26 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     }
     const theirs = listSessions(database, "another", { user: "ada", cursor });
     await expect(theirs).rejects.toMatchObject({ code: "invalid_option" });
+  });
+
+  test("those of a user with very many are found among the tenant's, page by page, as others are", async () => {
+    const tenant = "crowd";
+    for (let at = 0; at < 9; at++)
+      await put({ sessionId: `w-${at}`, tenant, users: at % 2 === 0 ? ["ada"] : ["bob"] });
+    const few = await pages(tenant, { user: "ada", limit: 2 });
+    expect(few).toEqual(["w-8", "w-6", "w-4", "w-2", "w-0"]);
+    const others = rows(
+      { session_id: "text" },
+      Array.from({ length: maxOfUser + 1 }, (_, at) => [`elsewhere-${at}`]),
+    );
+    await database.write([
+      sql`insert into ${table("session_user")} (session_id, user_id, tenant)
+        select other.session_id, 'ada', ${tenant} from ${others} other`,
+    ]);
+    expect(await pages(tenant, { user: "ada", limit: 2 })).toEqual(few);
+    expect(await pages(tenant, { user: "ada", status: "archived" })).toEqual([]);
+    const page = await listSessions(database, tenant, { user: "ada", limit: 2 });
+    expect(page.sessions.map(({ sessionId }) => sessionId)).toEqual(["w-8", "w-6"]);
   });
 
   test.each<[string, object]>([

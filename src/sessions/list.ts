@@ -11,11 +11,13 @@ import type { Journal } from "./log/journal.ts";
 import {
   busySessionsBelow,
   countSessions,
+  countSessionsOf,
   type SessionFilter,
   type SessionCursor,
   readInboxRows,
   readSessions,
   sessionsBelow,
+  walkSessionsBelow,
 } from "./sql.ts";
 import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
 import { sessionNotFound } from "./validate.ts";
@@ -24,6 +26,8 @@ import { sessionNotFound } from "./validate.ts";
 // the page is short and has a cursor, instead of taking as long as there are sessions.
 const windowSessions = 500;
 const maxWindows = 10;
+/** All sessions of a user with more than these aren't read for a page: those of the tenant are walked. */
+export const maxOfUser = 2_000;
 const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
 const listRange = { min: 1, max: 1_000 };
 // The last code point, so that no id sorts after it.
@@ -69,9 +73,10 @@ export async function listSessions(
   const cursors = cursorsOf("sessions", { ...named, tenant });
   const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
   const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
+  const isMany = !isBusy && !filter.only && (await hasMany(database, tenant, filter.user));
   // One more than requested, to see whether there is another page.
-  const count = isFiltered && !isBusy ? Math.max(windowSessions, limit + 1) : limit + 1;
-  const below = isBusy ? busySessionsBelow : sessionsBelow;
+  const count = (isFiltered && !isBusy) || isMany ? Math.max(windowSessions, limit + 1) : limit + 1;
+  const below = isBusy ? busySessionsBelow : isMany ? walkSessionsBelow : sessionsBelow;
   const found = new Map<string, SessionCursor>();
   let bytes = 0;
   let isFull = false;
@@ -107,6 +112,17 @@ export async function listSessions(
     next: cursors.encode(`${activeAtMs}.${sessionId}`),
     lookedBackTo: activeAtMs,
   };
+}
+
+/** Whether a user has more sessions than are worth reading all to show the first of them. */
+async function hasMany(
+  database: Database,
+  tenant: string,
+  user: string | undefined,
+): Promise<boolean> {
+  if (user === undefined) return false;
+  const [row] = await database.read(countSessionsOf(tenant, user, maxOfUser + 1));
+  return Number(row!["total"]) > maxOfUser;
 }
 
 export type ReadInboxOptions = {

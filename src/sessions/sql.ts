@@ -43,10 +43,36 @@ export function countSessions(): Statement {
       (${there(sql`select status from ${sessions} where state <> 'idle' order by log_id`)}) as busy`;
 }
 
+/** Counts the sessions of a user, up to a bound. */
+export function countSessionsOf(tenant: string, user: string, bound: number): Statement {
+  return sql`
+    select count(*) as total from (select 1 from ${members} member
+      where member.tenant = ${tenant} and member.user_id = ${user} ${limit(bound)}) theirs`;
+}
+
+/**
+ * The next `count` sessions of a tenant below a position, by a walk over all of them: with the size of those
+ * that match the filter, as `sessionsBelow` has them.
+ */
+export function walkSessionsBelow(
+  tenant: string,
+  filter: SessionFilter,
+  { before, count }: SessionWindow,
+): Statement {
+  const fits = sql`${conditionOf(filter)} ${ofUser(filter)}`;
+  return sql`
+    select session_id, active_at, case when ${fits} then ${viewBytes} end as bytes
+    from ${sessions} session
+    where tenant = ${tenant}
+      and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
+    order by active_at desc, session_id desc ${limit(count)}`;
+}
+
 /**
  * The next `count` sessions below a position, the most recently active first, with the size of those that
  * match the filter. Others are returned too, without a size, so that the caller knows how far it has
- * scanned. With `user` all sessions of that user are scanned, because only the member table names them.
+ * scanned. With `user` all sessions of that user are read, because only the member table names them: for
+ * users with few.
  */
 export function sessionsBelow(
   tenant: string,
@@ -68,13 +94,7 @@ export function sessionsBelow(
         and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
       order by active_at desc, session_id desc ${limit(count)}`;
   }
-  if (filter.user === undefined) {
-    return sql`
-      select ${columns} from ${sessions}
-      where tenant = ${tenant}
-        and (active_at, session_id) < (${before.activeAtMs}, ${before.sessionId})
-      order by active_at desc, session_id desc ${limit(count)}`;
-  }
+  if (filter.user === undefined) return walkSessionsBelow(tenant, filter, window);
   const theirs = sql`
     select member.session_id from ${members} member
     where member.tenant = ${tenant} and member.user_id = ${filter.user}`;

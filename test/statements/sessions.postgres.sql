@@ -17,8 +17,23 @@ select count(*) from (select status from flotilla.session limit cast($1 as integ
 select count(*) from (select status from flotilla.session where state <> 'idle' order by log_id limit cast($2 as integer)) looked where status <> 'deleted') as busy
 -- values: [10000,10000]
 
+-- src/sessions/sql.ts: countSessionsOf
+select count(*) as total from (select 1 from flotilla.session_user member
+  where member.tenant = $1 and member.user_id = $2 limit cast($3 as integer)) theirs
+-- values: ["default","ada",2001]
+
+-- src/sessions/sql.ts: walkSessionsBelow
+select session_id, active_at, case when status <> 'deleted' and exists (select 1 from flotilla.session_user member
+where member.session_id = session.session_id and member.user_id = $1) then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla.session session
+where tenant = $2
+  and (active_at, session_id) < ($3, $4)
+order by active_at desc, session_id desc limit cast($5 as integer)
+-- values: ["ada","default",9,"session-9",10]
+
 -- src/sessions/sql.ts: sessionsBelow
-select session_id, active_at, case when status <> 'deleted' and agent = $1 and status = $2 and state = $3 then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla.session
+select session_id, active_at, case when status <> 'deleted' and agent = $1 and status = $2 and state = $3  then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla.session session
 where tenant = $4
   and (active_at, session_id) < ($5, $6)
 order by active_at desc, session_id desc limit cast($7 as integer)

@@ -17,8 +17,23 @@ select count(*) from (select status from flotilla_session limit cast(? as intege
 select count(*) from (select status from flotilla_session where state <> 'idle' order by log_id limit cast(? as integer)) looked where status <> 'deleted') as busy
 -- values: [10000,10000]
 
+-- src/sessions/sql.ts: countSessionsOf
+select count(*) as total from (select 1 from flotilla_session_user member
+  where member.tenant = ? and member.user_id = ? limit cast(? as integer)) theirs
+-- values: ["default","ada",2001]
+
+-- src/sessions/sql.ts: walkSessionsBelow
+select session_id, active_at, case when status <> 'deleted' and exists (select 1 from flotilla_session_user member
+where member.session_id = session.session_id and member.user_id = ?) then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla_session session
+where tenant = ?
+  and (active_at, session_id) < (?, ?)
+order by active_at desc, session_id desc limit cast(? as integer)
+-- values: ["ada","default",9,"session-9",10]
+
 -- src/sessions/sql.ts: sessionsBelow
-select session_id, active_at, case when status <> 'deleted' and agent = ? and status = ? and state = ? then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla_session
+select session_id, active_at, case when status <> 'deleted' and agent = ? and status = ? and state = ?  then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla_session session
 where tenant = ?
   and (active_at, session_id) < (?, ?)
 order by active_at desc, session_id desc limit cast(? as integer)

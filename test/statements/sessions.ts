@@ -119,6 +119,9 @@ export const sessionStatements: RoomStatements = {
       sessions.readSessions("default", ["session-1"], { ...filter, user: "ada" }),
     ],
     countSessions: () => sessions.countSessions(),
+    countSessionsOf: () => sessions.countSessionsOf("default", "ada", 2_001),
+    walkSessionsBelow: () =>
+      sessions.walkSessionsBelow("default", { user: "ada" }, { before, count: 10 }),
     sessionsBelow: () => [
       sessions.sessionsBelow("default", filter, { before, count: 10 }),
       sessions.sessionsBelow("default", { user: "ada" }, { before, count: 10 }),

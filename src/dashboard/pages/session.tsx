@@ -1,5 +1,0 @@
-import { PageTitle } from "../parts/states.tsx";
-
-export function OneSessionPage() {
-  return <PageTitle name="Session">Session</PageTitle>;
-}

@@ -1,5 +1,0 @@
-import { PageTitle } from "../parts/states.tsx";
-
-export function SessionsPage() {
-  return <PageTitle name="Sessions">Sessions</PageTitle>;
-}
