@@ -31,35 +31,21 @@ export function request(path: string, init: RequestInit): Promise<Response> {
  */
 export async function openStream(
   path: string,
-  { headers, signal }: { headers: Readonly<Record<string, string>>; signal: AbortSignal },
+  { headers = {}, signal }: { headers?: Readonly<Record<string, string>>; signal: AbortSignal },
 ): Promise<Response> {
-  const opening = new AbortController();
-  const limit = setTimeout(() => opening.abort(), answerLimitMs);
+  const late = new AbortController();
+  const cancel = callLater(answerLimitMs, () => late.abort());
   try {
     return await fetch(mountPath + path, {
-      headers,
-      signal: AbortSignal.any([signal, opening.signal]),
+      headers: { Accept: "text/event-stream", ...headers },
+      signal: AbortSignal.any([signal, late.signal]),
       credentials: "same-origin",
       redirect: "error",
       cache: "no-store",
     });
   } finally {
-    clearTimeout(limit);
+    cancel();
   }
-}
-
-/** Calls back once, after so long; returns what prevents it. */
-export function callLater(afterMs: number, callback: () => void): () => void {
-  const timer = setTimeout(callback, afterMs);
-  return () => clearTimeout(timer);
-}
-
-/** Whether the page is in sight, and calls back when that changes. */
-export function watchSight(callback: (isInSight: boolean) => void): () => void {
-  const listener = () => callback(!document.hidden);
-  document.addEventListener("visibilitychange", listener);
-  listener();
-  return () => document.removeEventListener("visibilitychange", listener);
 }
 
 export function wallClockMs(): number {
@@ -70,6 +56,30 @@ export function wallClockMs(): number {
 export function repeat(everyMs: number, callback: () => void): () => void {
   const timer = setInterval(callback, everyMs);
   return () => clearInterval(timer);
+}
+
+/** Calls back once; returns what prevents it. */
+export function callLater(ms: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, ms);
+  return () => clearTimeout(timer);
+}
+
+/** A number from 0 to 1. */
+export function chance(): number {
+  return Math.random();
+}
+
+/** Whether the tab is in sight. */
+export function isInSight(): boolean {
+  return document.visibilityState !== "hidden";
+}
+
+/** Calls back with that now and when it changes; returns what ends it. */
+export function watchSight(callback: (inSight: boolean) => void): () => void {
+  const listener = () => callback(isInSight());
+  document.addEventListener("visibilitychange", listener);
+  listener();
+  return () => document.removeEventListener("visibilitychange", listener);
 }
 
 /** An id for one act, so that a click that is sent twice is one act. Also where the page isn't secure. */

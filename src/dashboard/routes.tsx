@@ -59,6 +59,7 @@ const failures = createRoute({
 const pods = createRoute({
   getParentRoute: () => root,
   path: "/pods",
+  validateSearch: (search: Record<string, unknown>): { find?: string } => textIn(search, "find"),
   component: lazyRouteComponent(() => import("./pages/pods.tsx"), "PodsPage"),
 });
 

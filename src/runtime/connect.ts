@@ -46,6 +46,7 @@ import { type ApprovalListOptions, type ApprovalPage, createApprovals } from "./
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
+import { createFleetPages, type FleetPages } from "./fleet/pages.ts";
 import { createPermitHolders, type PermitHoldersClient } from "./permit-holders.ts";
 import { createPodActs, type PodActs } from "./pods.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
@@ -91,6 +92,8 @@ export type Flotilla = TaskShortcuts &
     approvals(options?: ApprovalListOptions): Promise<ApprovalPage>;
     /** How many sessions there are, and how many are active; counts up to 10,000. */
     sessionCounts(): Promise<SessionCounts>;
+    /** The same for pages that people look at, on connections of their own. */
+    readonly pages: FleetPages;
     /** The kind of store behind this connection. */
     readonly storeKind: StoreKind;
     /** Resolves after a write to the store has been committed. */
@@ -230,6 +233,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     approvals: createApprovals({ database }),
     ...createPodActs({ ...parts, bus: bus.start }),
     sessionCounts: () => readSessionCounts(database),
+    pages: createFleetPages(parts),
     get storeKind() {
       return locateStore(store).kind;
     },

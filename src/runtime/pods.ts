@@ -21,6 +21,8 @@ export type PodInfo = {
   /** What it stored of itself with its last heartbeat; null where it stores nothing. */
   readonly pulse: PodPulse | null;
   readonly metadata: Readonly<Record<string, unknown>>;
+  /** The logs of sessions that it owns, for pages. */
+  readonly logs?: readonly number[];
 };
 
 /** The pods of a store, and what operators do to them. */

@@ -113,7 +113,8 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createEventStreams(clock, defaultBufferBytes, authenticator) } = parts;
   const { serializer = createSerializer(parts) } = parts;
   const { deadLetters = () => flotilla.deadLetters } = parts;
-  const { hub = createWatchHub({ flotilla, deadLetters, serializer, clock, log }) } = parts;
+  const sources = { pages: flotilla.pages, deadLetters, machines: parts.machines };
+  const { hub = createWatchHub({ ...sources, serializer, clock, log }) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock), quotas } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });

@@ -246,7 +246,10 @@ describe("a secret in everything that users put in", () => {
     const topics = Object.keys(topicSpecs).map(
       (name) => `${name}${args[name] ? `:${args[name]}` : ""}`,
     );
-    const watched = async (bearer: string, wanted: readonly string[]) => {
+    const watched = async (bearer: string, wanted: readonly string[]): Promise<string> => {
+      // More than one stream may have.
+      const [first, rest] = [wanted.slice(0, 16), wanted.slice(16)];
+      if (rest.length > 0) return (await watched(bearer, first)) + (await watched(bearer, rest));
       const enough = new AbortController();
       const answer = await fetch(`${server.url}/v1/watch?topics=${wanted.join(",")}`, {
         headers: { Authorization: `Bearer ${bearer}` },

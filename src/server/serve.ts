@@ -139,7 +139,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const bodies = createIncomingBodies(parts.bodyBytes);
   const serializer = createSerializer(parts);
   const { deadLetters = () => flotilla.deadLetters } = parts;
-  const hub = createWatchHub({ flotilla, deadLetters, serializer, clock, log });
+  const sources = { pages: flotilla.pages, deadLetters, machines: parts.machines };
+  const hub = createWatchHub({ ...sources, serializer, clock, log });
   const onEvent = parts.metrics.observe;
   const quotas =
     parts.server.quotas &&

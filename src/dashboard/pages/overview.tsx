@@ -1,10 +1,11 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { api, type DepthFacts, type HomeFacts } from "../api.ts";
+import { api, type DepthFacts } from "../api.ts";
+import { type FleetCounts, fleetAsks, type SeenApproval } from "../asks/fleet.ts";
 import { countText, durationText, exactCount } from "../facts/spans.ts";
 import { type FleetVerdict, verdictOf } from "../facts/verdict.ts";
 import { useHome, useLive, useNow, useSeesAll } from "../live.ts";
-import { Advice, Badge, Wide } from "../parts/marks.tsx";
+import { Advice, Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
 import { OverviewPlots } from "./plots.tsx";
@@ -14,18 +15,27 @@ export function OverviewPage() {
   const home = useHome();
   const seesAll = useSeesAll();
   const nowMs = useNow();
-  const depth = useLive(["depth"], api.depth, { isOff: !seesAll });
-  const pods = useLive(["pods"], api.pods, { isOff: !seesAll });
+  const ofAll = { isOff: !seesAll };
+  const depth = useLive(["depth"], api.depth, ofAll);
+  const pods = useLive(["pods"], api.pods, ofAll);
+  const counts = useLive(["overview", "counts"], fleetAsks.counts, ofAll);
+  const throttles = useLive(["overview", "throttles"], fleetAsks.throttles, ofAll);
+  const schedules = useLive(["overview", "schedules"], fleetAsks.schedules, ofAll);
   const groups = useLive(["groups", {}], (signal) => api.errorGroups({}, signal));
-  const redrives = useLive(["redrives"], api.redrives);
-  const needed = seesAll ? [groups, depth, pods] : [groups];
+  const acts = useLive(["overview", "acts"], fleetAsks.acts);
+  const approvals = useLive(["overview", "approvals"], fleetAsks.approvals);
+  const needed = seesAll ? [groups, depth, pods, counts] : [groups];
   const missing = needed.find(({ data }) => data === undefined);
   const facts = {
     home,
+    counts: counts.data,
     depth: depth.data,
     pods: pods.data,
     groups: groups.data,
-    redrives: redrives.data,
+    acts: acts.data,
+    throttles: throttles.data,
+    schedules: schedules.data,
+    approvals: approvals.data,
   };
   return (
     <>
@@ -37,9 +47,9 @@ export function OverviewPage() {
           {() => null}
         </Ready>
       )}
-      {home.overview && <Counts overview={home.overview} />}
+      {counts.data && <Counts counts={counts.data} approvals={approvals.data?.length ?? 0} />}
       {seesAll && <OverviewPlots />}
-      {home.overview && <Signals waiting={home.overview.waiting} />}
+      {approvals.data && <Waiting approvals={approvals.data} />}
       {seesAll && (
         <Ready of={depth} what="counts">
           {(names) => <ByName names={names} />}
@@ -58,9 +68,9 @@ function VerdictCard({ verdict: { tone, sentence, needs } }: { verdict: FleetVer
       </p>
       {needs.length > 0 && (
         <ul className="needs">
-          {needs.map(({ key, tone: each, text, advice, to, search }) => (
+          {needs.map(({ key, tone: each, text, advice, to, params = {}, search = {} }) => (
             <li key={key} className={`need of-${each}`}>
-              <Link to={to} search={search ?? {}}>
+              <Link to={to} params={params as never} search={search}>
                 <ShownText text={text} />
               </Link>
               <span className="soft">
@@ -74,9 +84,10 @@ function VerdictCard({ verdict: { tone, sentence, needs } }: { verdict: FleetVer
   );
 }
 
-type OverviewFacts = NonNullable<HomeFacts["overview"]>;
+type CountsProps = { counts: FleetCounts; approvals: number };
 
-function Counts({ overview: { tasks, runs, sessions, pods } }: { overview: OverviewFacts }) {
+/** Each leads to the list behind it. */
+function Counts({ counts: { tasks, runs, sessions, pods }, approvals }: CountsProps) {
   const openRuns = Object.values(runs).reduce((sum, count) => sum + count, 0);
   return (
     <section aria-label="Counts" className="tiles">
@@ -84,10 +95,11 @@ function Counts({ overview: { tasks, runs, sessions, pods } }: { overview: Overv
       <Tile name="Ready" count={tasks.ready} status="pending" />
       <Tile name="Delayed" count={tasks.delayed} status="pending" />
       <Tile name="After others" count={tasks.waiting} status="pending" />
-      <Tile name="At a limit" count={tasks.blocked} status="pending" />
+      <Tile name="At a limit" count={tasks.blocked} to="/queues" />
       <Tile name="Failed" count={tasks.failed} to="/failures" tone="wrong" />
-      <Tile name="Runs open" count={openRuns} />
-      <Tile name="Sessions" count={sessions.busy} of={sessions.all} />
+      <Tile name="Runs open" count={openRuns} to="/flows" />
+      <Tile name="Sessions" count={sessions.busy} of={sessions.all} to="/sessions" />
+      <Tile name="Approvals" count={approvals} to="/approvals" />
       <Tile name="Pods up" count={pods.up} to="/pods" />
     </section>
   );
@@ -97,7 +109,7 @@ type TileProps = {
   name: string;
   count: number;
   of?: number;
-  to?: "/failures" | "/pods";
+  to?: "/failures" | "/pods" | "/queues" | "/flows" | "/sessions" | "/approvals";
   status?: "claimed" | "pending";
   tone?: string;
 };
@@ -112,47 +124,77 @@ function Tile({ name, count, of, to, status, tone = "plain" }: TileProps) {
       <span className="tile-name">{name}</span>
     </>
   );
-  if (to !== undefined)
-    return (
-      <Link className="tile" to={to} search={{}}>
-        {content}
-      </Link>
-    );
-  if (status !== undefined)
-    return (
-      <Link className="tile" to="/tasks" search={{ status }}>
-        {content}
-      </Link>
-    );
-  return <div className="tile">{content}</div>;
+  return to === undefined ? (
+    <Link className="tile" to="/tasks" search={status ? { status } : {}}>
+      {content}
+    </Link>
+  ) : (
+    <Link className="tile" to={to} search={{}}>
+      {content}
+    </Link>
+  );
 }
 
-function Signals({ waiting }: { waiting: OverviewFacts["waiting"] }) {
-  if (waiting.length === 0) return null;
+// The page of approvals has them all.
+const maxWaiting = 5;
+
+function Waiting({ approvals }: { approvals: readonly SeenApproval[] }) {
+  if (approvals.length === 0) return null;
   return (
     <section className="block">
-      <h2>Waits for a signal</h2>
+      <h2>Waits for a person</h2>
       <ul className="lines">
-        {waiting.map(({ runId, flow, signal }) => (
-          <li key={runId}>
-            <Link to="/tasks/$taskId" params={{ taskId: runId }}>
-              <ShownText text={flow} />
-            </Link>{" "}
-            waits for{" "}
+        {approvals.slice(0, maxWaiting).map((each) => (
+          <li key={`${each.what} ${each.tenant} ${each.id}`}>
+            <SubjectLink approval={each} /> waits for{" "}
             <strong>
-              <ShownText text={signal} />
+              <ShownText text={each.signal ?? each.calls.map(({ tool }) => tool).join(", ")} />
             </strong>
-            <code className="end" title={runId}>
-              {shortId(runId)}
+            {each.untilMs !== null && (
+              <span className="soft">
+                {" "}
+                gives up <When atMs={each.untilMs} />
+              </span>
+            )}
+            <code className="end" title={each.id}>
+              {shortId(each.id)}
             </code>
           </li>
         ))}
       </ul>
-      <p className="soft">
-        <Advice text="`flotilla runs signal <id> <name>` sends it." />
+      <p>
+        <Link to="/approvals" search={{}}>
+          {approvals.length > maxWaiting
+            ? `All that wait, ${exactCount(approvals.length - maxWaiting)} more`
+            : "Approve or deny"}
+        </Link>
       </p>
     </section>
   );
+}
+
+function SubjectLink({ approval: { what, id, name } }: { approval: SeenApproval }) {
+  const text = <ShownText text={name ?? what} />;
+  switch (what) {
+    case "task":
+      return (
+        <Link to="/tasks/$taskId" params={{ taskId: id }}>
+          {text}
+        </Link>
+      );
+    case "run":
+      return (
+        <Link to="/runs/$runId" params={{ runId: id }}>
+          {text}
+        </Link>
+      );
+    case "session":
+      return (
+        <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
+          {text}
+        </Link>
+      );
+  }
 }
 
 const columns = [

@@ -1,55 +1,145 @@
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useEffect, useState } from "react";
 import { api, type ShownPod } from "../api.ts";
-import { counted } from "../facts/spans.ts";
-import { leaderAmong, namesIn } from "../facts/verdict.ts";
+import { fleetAsks } from "../asks/fleet.ts";
+import { drainText, podsToShow, podStanding, totalsOf, versionsIn } from "../facts/fleet/pods.ts";
+import { bytesText, counted, durationText, exactCount } from "../facts/spans.ts";
+import { leaderAmong } from "../facts/verdict.ts";
 import { visibleLine } from "../facts/visible.ts";
-import { useLive, useNow } from "../live.ts";
+import { useLive, useMay, useNow } from "../live.ts";
+import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
+import "../styles/pods.css";
 
-// Pods that stopped longer ago are of no use to a person that looks after those of now.
-const goneMs = 3_600_000;
 const maxNames = 12;
+// As many as a person reads; the filter finds the others.
+const podsAtOnce = 50;
+const filterFrom = 10;
 
 /** Is the fleet well? Every pod that is up, and those that went down lately. */
 export function PodsPage() {
   const pods = useLive(["pods"], api.pods);
-  const nowMs = useNow();
+  const { find } = useSearch({ from: "/pods" });
+  const [plan, setPlan] = useState<PlannedAct>();
   return (
     <>
       <PageTitle name="Pods">Pods</PageTitle>
       <Ready of={pods} what="pods">
-        {(all) => {
-          const shown = all.filter(
-            ({ status, lastHeartbeatMs }) => status === "up" || nowMs - lastHeartbeatMs < goneMs,
-          );
-          const rest = all.length - shown.length;
-          return (
-            <>
-              {shown.length === 0 ? (
-                <Empty title="No pod is up." command="flotilla work">
-                  Tasks wait until there is one. This starts one that works on the same store:
-                </Empty>
-              ) : (
-                <PodTable pods={shown} leader={leaderAmong(all)} />
-              )}
-              {rest > 0 && (
-                <p className="soft">
-                  {counted(rest, "other pod")} went down more than an hour ago.
-                </p>
-              )}
-            </>
-          );
-        }}
+        {(all) => (
+          <>
+            {(all.length > filterFrom || find !== undefined) && <Find find={find ?? ""} />}
+            <PodList all={all} find={find} onPlan={setPlan} />
+            <SessionLogs pods={all} />
+          </>
+        )}
       </Ready>
+      {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
     </>
   );
 }
 
-function PodTable({ pods, leader }: { pods: readonly ShownPod[]; leader: string | undefined }) {
-  const rows = pods.toSorted(
-    (a, b) => Number(a.status === "down") - Number(b.status === "down") || a.birthMs - b.birthMs,
+function Find({ find }: { find: string }) {
+  const navigate = useNavigate();
+  const [text, setText] = useState(find);
+  useEffect(() => setText(find), [find]);
+  const apply = (next: string) => {
+    if (next !== find) void navigate({ to: "/pods", search: next === "" ? {} : { find: next } });
+  };
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    apply(text.trim());
+  };
+  return (
+    <form className="filter" role="search" aria-label="Filter of pods" onSubmit={submit}>
+      <input
+        type="text"
+        data-filter=""
+        aria-label="Id, host or task"
+        placeholder="Id, host or task"
+        autoComplete="off"
+        spellCheck={false}
+        maxLength={200}
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        onBlur={() => apply(text.trim())}
+      />
+      {find !== "" && (
+        <button type="button" className="button small" onClick={() => apply("")}>
+          Clear
+        </button>
+      )}
+    </form>
   );
+}
+
+type PodListProps = {
+  all: readonly ShownPod[];
+  find: string | undefined;
+  onPlan: (plan: PlannedAct) => void;
+};
+
+function PodList({ all, find, onPlan }: PodListProps) {
+  const [limit, setLimit] = useState(podsAtOnce);
+  const { shown, gone } = podsToShow(all, { find, nowMs: useNow() });
+  const rest = shown.length - limit;
+  if (shown.length === 0 && find !== undefined)
+    return (
+      <Empty title="No pod matches the filter.">
+        <Link to="/pods" search={{}}>
+          Show all pods
+        </Link>
+      </Empty>
+    );
+  if (shown.length === 0)
+    return (
+      <Empty title="No pod is up." command="flotilla work">
+        Tasks wait until there is one. This starts one that works on the same store:
+      </Empty>
+    );
+  return (
+    <>
+      <Totals pods={shown} />
+      <PodTable pods={shown.slice(0, limit)} leader={leaderAmong(all)} onPlan={onPlan} />
+      {rest > 0 && (
+        <p>
+          <button
+            type="button"
+            className="button small"
+            onClick={() => setLimit(limit + podsAtOnce)}
+          >
+            Show {exactCount(Math.min(rest, podsAtOnce))} more of {exactCount(rest)}
+          </button>
+        </p>
+      )}
+      {gone > 0 && (
+        <p className="soft">{counted(gone, "other pod")} went down more than an hour ago.</p>
+      )}
+    </>
+  );
+}
+
+/** All together, which for one pod its row says. */
+function Totals({ pods }: { pods: readonly ShownPod[] }) {
+  const { up, held, holds, lagMs, memoryBytes } = totalsOf(pods);
+  if (up < 2) return null;
+  return (
+    <p className="soft">
+      {counted(up, "pod")} up, {exactCount(held)} of {exactCount(holds)} tasks held, event loops at
+      most {durationText(lagMs)} late, {bytesText(memoryBytes)} of memory.
+    </p>
+  );
+}
+
+type PodTableProps = {
+  pods: readonly ShownPod[];
+  leader: string | undefined;
+  onPlan: (plan: PlannedAct) => void;
+};
+
+function PodTable({ pods, leader, onPlan }: PodTableProps) {
+  const mayAct = useMay("fleet:operate");
   return (
     <Wide label="Pods">
       <table className="pods">
@@ -57,22 +147,30 @@ function PodTable({ pods, leader }: { pods: readonly ShownPod[]; leader: string 
           <tr>
             <th scope="col">Pod</th>
             <th scope="col">State</th>
+            <th scope="col">Holds</th>
             <th scope="col" className="number">
-              Holds up to
+              Lag
             </th>
-            <th scope="col">Claims no more because</th>
+            <th scope="col" className="number">
+              Memory
+            </th>
+            <th scope="col">In flight</th>
             <th scope="col">Has handlers for</th>
-            <th scope="col" className="number">
-              Started
-            </th>
-            <th scope="col" className="number">
-              Last beat
-            </th>
+            {mayAct && (
+              <th scope="col">
+                <span className="hidden">Act</span>
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
-          {rows.map((pod) => (
-            <PodRow key={pod.podId} pod={pod} isLeader={pod.podId === leader} />
+          {pods.map((pod) => (
+            <PodRow
+              key={pod.podId}
+              pod={pod}
+              isLeader={pod.podId === leader}
+              onPlan={mayAct ? onPlan : undefined}
+            />
           ))}
         </tbody>
       </table>
@@ -80,56 +178,167 @@ function PodTable({ pods, leader }: { pods: readonly ShownPod[]; leader: string 
   );
 }
 
-function PodRow({ pod, isLeader }: { pod: ShownPod; isLeader: boolean }) {
-  const { podId, status, state, metadata, birthMs, lastHeartbeatMs } = pod;
+type PodRowProps = {
+  pod: ShownPod;
+  isLeader: boolean;
+  onPlan: ((plan: PlannedAct) => void) | undefined;
+};
+
+function PodRow({ pod, isLeader, onPlan }: PodRowProps) {
+  const { podId, status, pulse, metadata, birthMs, lastHeartbeatMs, drain } = pod;
   const isUp = status === "up";
+  const { word, tone } = podStanding(pod);
+  const left = isUp ? drainText(pod) : undefined;
   return (
     <tr className={isUp ? "" : "is-down"}>
       <th scope="row">
         <code title={podId}>{shortId(podId)}</code> {isLeader && <Badge tone="accent">leads</Badge>}
         <p className="soft">{whereOf(metadata)}</p>
+        <p className="soft">
+          started <When atMs={birthMs} />
+        </p>
       </th>
-      <td>
-        <span className={`status ${isUp ? "of-completed" : "of-cancelled"}`}>
+      <td className="pod-state">
+        <span className={`status of-${tone}`}>
           <span className="dot" aria-hidden="true" />
-          {isUp ? "up" : "down"}
+          {word}
         </span>
+        {left !== undefined && <p className="soft">{left}</p>}
+        {isUp ? (
+          <Reasons pod={pod} />
+        ) : (
+          <p className="soft">
+            last beat <When atMs={lastHeartbeatMs} />
+          </p>
+        )}
       </td>
-      <td className="number">{isUp && state ? state.holds : "–"}</td>
-      <td>
-        {isUp && !state?.reasons.length && <span className="soft">it takes every task</span>}
-        {isUp &&
-          state?.reasons.map(({ code, text }) => (
-            <Badge key={code} tone={code === "full" ? "plain" : "warn"}>
-              <ShownText text={visibleLine(text, 120)} />
-            </Badge>
-          ))}
+      <td className="pod-load">{isUp && <Load pod={pod} />}</td>
+      <td className="number">{isUp && pulse ? durationText(pulse.lagMs) : "–"}</td>
+      <td className="number">
+        {isUp && pulse && pulse.memoryBytes !== null ? bytesText(pulse.memoryBytes) : "–"}
       </td>
+      <td>{isUp && pulse && <InFlight throttles={pulse.throttles} />}</td>
       <td>
         <NamesOf metadata={metadata} />
       </td>
-      <td className="number soft">
-        <When atMs={birthMs} />
-      </td>
-      <td className="number soft">
-        <When atMs={lastHeartbeatMs} />
-      </td>
+      {onPlan && (
+        <td className="pod-act">
+          {isUp && (
+            <button
+              type="button"
+              className="button small"
+              aria-label={`${drain === null ? "Drain" : "Undrain"} pod ${shortId(podId)}`}
+              onClick={() => onPlan(drain === null ? drainPlan(podId) : undrainPlan(podId))}
+            >
+              {drain === null ? "Drain" : "Undrain"}
+            </button>
+          )}
+        </td>
+      )}
     </tr>
+  );
+}
+
+function drainPlan(podId: string): PlannedAct {
+  return {
+    title: `Drain pod ${shortId(podId)}?`,
+    explanation: (
+      <p>
+        It takes no more work. What it has begun goes on, and its logs of sessions are handed on.
+        Then it can be stopped, or undrained.
+      </p>
+    ),
+    verb: "Drain",
+    async perform(act) {
+      await fleetAsks.drain(podId, act);
+      return `Pod ${shortId(podId)} takes no more work.`;
+    },
+  };
+}
+
+function undrainPlan(podId: string): PlannedAct {
+  return {
+    title: `Undrain pod ${shortId(podId)}?`,
+    explanation: <p>It takes work again.</p>,
+    verb: "Undrain",
+    async perform(act) {
+      await fleetAsks.undrain(podId, act);
+      return `Pod ${shortId(podId)} takes work again.`;
+    },
+  };
+}
+
+/** Why it takes no more, or not every task. */
+function Reasons({ pod: { state, drain } }: { pod: ShownPod }) {
+  // That it drains is said already.
+  const reasons = state?.reasons.filter(({ code }) => code !== "drained") ?? [];
+  if (reasons.length === 0)
+    return drain === null ? <p className="soft">it takes every task</p> : null;
+  return reasons.map(({ code, text }) => (
+    <p key={code}>
+      <Badge tone={code === "full" ? "plain" : "warn"}>
+        <ShownText text={visibleLine(text, 120)} />
+      </Badge>
+    </p>
+  ));
+}
+
+/** How many tasks it holds of those that it may, and which of them runs for longest. */
+function Load({ pod: { state, pulse } }: { pod: ShownPod }) {
+  if (!pulse) return <>{state ? `up to ${exactCount(state.holds)}` : "–"}</>;
+  const [longest] = pulse.running;
+  const part = state && state.holds > 0 ? Math.min(1, pulse.held / state.holds) : 0;
+  return (
+    <>
+      {exactCount(pulse.held)}
+      {state && (
+        <>
+          <span className="soft"> of {exactCount(state.holds)}</span>
+          <span className="load" aria-hidden="true">
+            <span style={{ width: `${part * 100}%` }} />
+          </span>
+        </>
+      )}
+      {longest && (
+        <p className="soft">
+          <Link to="/tasks/$taskId" params={{ taskId: longest.taskId }}>
+            {shortId(longest.taskId)}
+          </Link>{" "}
+          began <When atMs={longest.startedAtMs} />
+        </p>
+      )}
+    </>
+  );
+}
+
+type Pulse = NonNullable<ShownPod["pulse"]>;
+
+/** Its calls under way, of the throttles that have the most. */
+function InFlight({ throttles }: { throttles: Pulse["throttles"] }) {
+  if (throttles.length === 0) return <span className="soft">none</span>;
+  return (
+    <ul className="names">
+      {throttles.map(({ name, key, inFlight }) => (
+        <li key={JSON.stringify([name, key])}>
+          <Link to="/throttles/$throttle" params={{ throttle: name }}>
+            <ShownText text={visibleLine(key === "" ? name : `${name} (${key})`, 60)} />
+          </Link>{" "}
+          {exactCount(inFlight)}
+        </li>
+      ))}
+    </ul>
   );
 }
 
 /** Its tasks and flows, with the versions that they have. */
 function NamesOf({ metadata }: { metadata: ShownPod["metadata"] }) {
-  const names = namesIn(metadata);
-  const versions = { ...recordIn(metadata["versions"]), ...recordIn(metadata["flows"]) };
+  const names = versionsIn(metadata);
   return (
     <ul className="names">
-      {names.slice(0, maxNames).map((name) => (
+      {names.slice(0, maxNames).map(({ name, version }) => (
         <li key={name}>
           <ShownText text={visibleLine(name, 60)} />
-          {Object.hasOwn(versions, name) && (
-            <span className="soft"> {visibleLine(`v${String(versions[name])}`, 20)}</span>
-          )}
+          {version !== undefined && <span className="soft"> {visibleLine(`v${version}`, 20)}</span>}
         </li>
       ))}
       {names.length > maxNames && <li className="soft">{names.length - maxNames} more</li>}
@@ -137,8 +346,33 @@ function NamesOf({ metadata }: { metadata: ShownPod["metadata"] }) {
   );
 }
 
-function recordIn(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+/** Which pod owns which of the logs that sessions are spread over. */
+function SessionLogs({ pods }: { pods: readonly ShownPod[] }) {
+  const owners = pods.filter(({ logs = [] }) => logs.length > 0);
+  if (owners.length === 0) return null;
+  return (
+    <section className="block">
+      <h2>Session logs</h2>
+      <ul className="lines">
+        {owners.slice(0, podsAtOnce).map(({ podId, status, logs = [] }) => (
+          <li key={podId}>
+            <code title={podId}>{shortId(podId)}</code>
+            <span className="soft">
+              {counted(logs.length, "log")}
+              {status === "down" && ", until another pod takes them over"}
+            </span>
+            <span className="log-grid" aria-hidden="true">
+              {logs.map((logId) => (
+                <span key={logId} title={`log ${logId}`}>
+                  {logId}
+                </span>
+              ))}
+            </span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
 }
 
 function whereOf({ host, pid }: ShownPod["metadata"]): string {

@@ -11,7 +11,8 @@ import { commandOf, isPlaceFor, keyHelp, type KeyCommand, places } from "./place
 
 /** What is around every page: where to go, who is signed in, and whether the server is there. */
 export function Shell() {
-  const home = useLive(["home"], api.home);
+  // Who the caller is changes seldom, and the end of its sign-in ends the stream of topics.
+  const home = useLive(["home"], api.home, { isSettled: ({ caller }) => caller !== undefined });
   // The last answer that knew the caller: the page stays as it is when the sign-in has ended.
   const known = useRef<HomeFacts>(undefined);
   if (home.data?.caller) known.current = home.data;

@@ -383,6 +383,11 @@ const calls: Record<string, Record<string, string>> = {
   },
   quotas: { ...reads("list", "of"), announce: ofProcess, leave: ofProcess },
   audit: reads("list"),
+  pages: {
+    ...reads("task", "taskStates", "tasks", "links", "depth", "paused", "limits", "run", "doing"),
+    ...reads("flows", "throttle", "throttles", "schedules", "bulks", "redrives", "audit", "pods"),
+    ...reads("approvals", "sessions", "sessionCounts"),
+  },
   series: reads("read", "subjects"),
   sessions: { ...reads("open", "list", "inbox"), create: ofUsers },
   sessionService: {

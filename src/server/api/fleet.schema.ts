@@ -53,6 +53,10 @@ const pod = named(
       "What it stored of itself with its last heartbeat, in at most 600 bytes.",
     ),
     metadata: label(z.record(z.string(), z.unknown()).readonly()),
+    logs: described(
+      z.array(z.int()).readonly(),
+      "The logs of sessions that it owns; absent in the answer to a drain.",
+    ).optional(),
   }),
 );
 

@@ -40,7 +40,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
     }),
     route(fleetSpecs.pods).to(async () => {
-      return { status: 200, body: { pods: await flotilla.pods() } };
+      return { status: 200, body: { pods: await flotilla.pages.pods() } };
     }),
     // The pod reads it with its next heartbeat.
     route(fleetSpecs.drain).to(async ({ params: { podId } }) => {

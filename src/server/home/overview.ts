@@ -1,8 +1,10 @@
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import type { DoingCounts } from "../../flows/counts.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
+import type { Depth } from "../../tasks/inspect/depth.ts";
 import { createScrapeCache } from "../metrics/scrape-cache.ts";
 
 /** Counts of the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
@@ -86,14 +88,25 @@ async function readOverview({ flotilla, machines = [] }: OverviewParts): Promise
     flotilla.pods(),
     waitingRuns(flotilla, flows.slice(0, maxFlowsRead)),
   ]);
-  const tasks = [...depth].flatMap(([name, counts]) => (flows.includes(name) ? [] : [counts]));
+  return { ...countsOf({ depth, doing, pods }), sessions, waiting };
+}
+
+/** Sums up what was counted by name. The flows are those that `doing` has. */
+export function countsOf({
+  depth,
+  doing,
+  pods,
+}: {
+  depth: Depth;
+  doing: DoingCounts;
+  pods: readonly { readonly status: "up" | "down" }[];
+}): Pick<Overview, "tasks" | "runs" | "pods"> {
+  const tasks = [...depth].flatMap(([name, counts]) => (doing.has(name) ? [] : [counts]));
   const up = pods.filter(({ status }) => status === "up").length;
   return {
     tasks: summed(taskStates, tasks),
     runs: summed(runStates, [...doing.values()]),
-    sessions,
     pods: { up, down: pods.length - up },
-    waiting,
   };
 }
 

@@ -43,12 +43,14 @@ function openHub({ limits = {} }: { limits?: Partial<WatchLimits> } = {}) {
     return answer();
   };
   const sources = {
-    flotilla: {
+    pages: {
       pods: () => reading("pods", () => state.pods),
-      tasks: {
-        get: () => reading("task", () => state.task),
-        links: () => Promise.resolve({ startedBy: null, started: [], hasMore: false }),
-      },
+      task: () => reading("task", () => state.task),
+      links: () => Promise.resolve({ startedBy: null, started: [], hasMore: false }),
+      sessions: (tenant: string) =>
+        reading(`sessions of ${tenant}`, () => ({
+          sessions: [{ sessionId: `s of ${tenant}`, state: { state: "idle" }, preview: "secret" }],
+        })),
     },
     deadLetters: () => ({
       groups: ({ tenant = "all" }: { tenant?: string }) =>
@@ -163,6 +165,30 @@ describe("a watched topic", () => {
     expect(all!.data["task:t"]).toMatchObject({ task: { tenant: "acme" } });
     expect(acme!.data["task:t"]).toMatchObject({ task: { tenant: "acme" } });
     expect(other!.data["task:t"]).toEqual({ task: null, links: null });
+  });
+
+  test("about sessions is of the tenant that its caller names, and refused to a token of some", async () => {
+    const { hub, reads } = openHub();
+    const [first, other] = ["default", "other"].map((tenant) =>
+      watching(hub, { ...viewer, tenant }, ["sessions"]),
+    );
+    const acme = watching(hub, ofAcme, ["sessions", "sessions:other"]);
+    await eventLoopTurns();
+    expect(reads).toEqual({
+      "sessions of default": 1,
+      "sessions of other": 1,
+      "sessions of acme": 1,
+    });
+    const seen = [first!, other!, acme].map(({ data }) =>
+      Object.keys(data["sessions"]!["sessions"] as WatchData),
+    );
+    expect(seen).toEqual([["s of default"], ["s of other"], ["s of acme"]]);
+    expect(acme.data["sessions:other"]).toEqual({ sessions: {} });
+    expect(JSON.stringify(first!.events)).not.toContain("secret");
+    const ofSome = { ...viewer, sessions: new Set(["s"]) };
+    expect(() => watching(hub, ofSome, ["sessions"])).toThrow(
+      expect.objectContaining({ code: "forbidden" }),
+    );
   });
 
   test("is read once for callers with and without content, and shown to each as it may", async () => {
@@ -383,12 +409,20 @@ describe("the name of a topic", () => {
     };
     const topics = Object.keys(topicSpecs);
     const name = (topic: string) =>
-      topicSpecs[topic as keyof typeof topicSpecs].args ? `${topic}:x` : topic;
+      topicSpecs[topic as keyof typeof topicSpecs].args?.min ? `${topic}:x` : topic;
     const found = (caller: Caller) =>
       topics.filter((topic) => codeOf(caller, name(topic)) === "let in").toSorted();
     expect(found(callerWith(["admin"]))).toEqual(topics.toSorted());
     expect(found(viewer)).toEqual(topics.filter((topic) => topic !== "audit").toSorted());
-    expect(found(ofAcme)).toEqual(["failures", "run", "task", "tasks"]);
+    expect(found(ofAcme)).toEqual([
+      "acts",
+      "approvals",
+      "failures",
+      "run",
+      "sessions",
+      "task",
+      "tasks",
+    ]);
     expect(found(callerWith(["sessions:read"]))).toEqual([]);
   });
 

@@ -104,7 +104,8 @@ const maxSnapshotBytes = 2 * 1024 * 1024;
 const maxBytes = 64 * 1024 * 1024;
 // However many watch, the reads of a topic take at most a twentieth of the time.
 const restFactor = 20;
-const minRestMs = 1_000;
+// Less than a second, so that what a person sees is no older than one.
+const minRestMs = 800;
 // As many as there are connections for the reads of pages.
 const maxConcurrentReads = 2;
 const readWaitMs = 30_000;
@@ -329,8 +330,7 @@ export function createWatchHub(parts: WatchHubParts): WatchHub {
       }
       const parsed = names.map(parseTopic);
       for (const { spec } of parsed) for (const route of spec.routes) requireAccess(caller, route);
-      const tenant = onlyTenant(caller) ?? null;
-      const topics = new Map(parsed.map((each) => [JSON.stringify([each.topic, tenant]), each]));
+      const topics = new Map(parsed.map((each) => [watchedKey(caller, each), each]));
       checkCount([...topics.keys()].filter((key) => !all.has(key)).length);
       const watcher: Watcher = {
         sink,
@@ -355,6 +355,17 @@ export function createWatchHub(parts: WatchHubParts): WatchHub {
       for (const watched of all.values()) forget(watched);
     },
   };
+}
+
+/** The same for callers that see the same of the topic. */
+function watchedKey(caller: Caller, { topic, spec }: Topic): string {
+  const held = onlyTenant(caller) ?? null;
+  if (!spec.ofNamedTenant) return JSON.stringify([topic, held]);
+  if (caller.sessions) {
+    const message = `the topic ${topic} is about all sessions, and this token names some`;
+    throw new FlotillaError("forbidden", message);
+  }
+  return JSON.stringify([topic, held, caller.tenant]);
 }
 
 function newWatched(key: string, topic: Topic, caller: Caller): Watched {

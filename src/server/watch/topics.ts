@@ -3,23 +3,32 @@ import { FlotillaError } from "../../base/errors.ts";
 import { isStorable } from "../../base/options.ts";
 import { pageAfter } from "../../base/page.ts";
 import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
-import type { Flotilla } from "../../runtime/connect.ts";
+import type { Machine } from "../../flows/machine.ts";
+import type { FleetPages } from "../../runtime/fleet/pages.ts";
+import { bulkSpecs } from "../api/acts/bulk.schema.ts";
 import { auditSpecs } from "../api/audit.schema.ts";
 import { deadLetterSpecs } from "../api/dead-letters.schema.ts";
 import { fleetSpecs } from "../api/fleet.schema.ts";
 import { limitSpecs } from "../api/limits.schema.ts";
 import { runSpecs } from "../api/runs.schema.ts";
+import { scheduleSpecs } from "../api/schedules.schema.ts";
 import type { RouteSpec } from "../api/schema.ts";
+import { sessionSchema, sessionSpecs } from "../api/sessions.schema.ts";
 import { taskSpecs } from "../api/tasks.schema.ts";
 import { throttleSpecs } from "../api/throttles.schema.ts";
 import { visibleLinks } from "../api/tasks.ts";
+import { approvalSpecs } from "../api/waiting/approvals.schema.ts";
 import { type Caller, canSee, onlyTenant } from "../auth/caller.ts";
+import { countsOf } from "../home/overview.ts";
+import { watchSpecs } from "./watch.schema.ts";
 
 /** What topics are read from. */
 export type TopicSources = {
-  flotilla: Pick<Flotilla, "tasks" | "runs" | "pods" | "throttles" | "audit">;
+  pages: FleetPages;
   /** The leader's where the leader is in this process, because it has the groups in memory. */
   deadLetters: () => Pick<DeadLetters, "groups">;
+  /** Flows whose runs are counted. */
+  machines?: readonly Machine[] | undefined;
 };
 
 /** A route that isn't open. */
@@ -32,6 +41,11 @@ export type TopicSpec<Data extends z.ZodType = z.ZodType> = {
    * without one, or of an open route, doesn't compile.
    */
   readonly routes: readonly [GuardedSpec, ...GuardedSpec[]];
+  /**
+   * Without an argument it is about the tenant that the caller names, also where that one sees all. Callers
+   * whose tokens name sessions are refused.
+   */
+  readonly ofNamedTenant?: true;
   /** How many names or ids follow its own name. Default: none. */
   readonly args?: { readonly min: number; readonly max: number };
   /** Its data, with what users put in marked as in the answers of the routes. */
@@ -58,6 +72,10 @@ export function topicSpec<Data extends z.ZodObject>(declared: TopicSpec<Data>): 
 
 const maxThrottles = 1_000;
 const maxGroups = 100;
+const maxSchedules = 1_000;
+const maxApprovals = 100;
+const maxActs = 20;
+const maxSessions = 50;
 const auditHead = 20;
 export const maxTasksInView = 100;
 const maxArgChars = 500;
@@ -69,9 +87,32 @@ const limitRow = limitSpecs.limits.answers[200].shape.limits.element;
 const throttleRow = throttleSpecs.list.answers[200].shape.throttles.element;
 const groups = deadLetterSpecs.groups.answers[200].shape;
 const runAnswer = runSpecs.get.answers[200].shape;
+const flowRow = runSpecs.flows.answers[200].shape.flows.element.pick({
+  places: true,
+  openByVersion: true,
+  completed: true,
+  failed: true,
+  cancelled: true,
+  atLeast: true,
+});
+const scheduleRow = scheduleSpecs.list.answers[200].shape.schedules.element.pick({
+  scheduleId: true,
+  name: true,
+  state: true,
+  revision: true,
+  nextAtMs: true,
+  lastAtMs: true,
+  lastTaskId: true,
+  error: true,
+});
+const approvals = approvalSpecs.list.answers[200].shape;
+const bulkRow = bulkSpecs.list.answers[200].shape.bulks.element;
+const redriveRow = deadLetterSpecs.redrives.answers[200].shape.redrives.element;
+const overviewCounts = fleetSpecs.home.answers[200].shape.overview.unwrap().shape;
 const taskAnswer = taskSpecs.get.answers[200].shape;
 const auditRow = auditSpecs.list.answers[200].shape.entries.element;
 
+const noRuns = { places: {}, completed: 0, failed: 0, cancelled: 0 };
 const count = () => z.int();
 const taskStateRow = z.object({
   taskId: z.string(),
@@ -85,15 +126,27 @@ const taskStateRow = z.object({
   runAtMs: z.int(),
   updatedAtMs: z.int(),
 });
+const sessionStateRow = z.object({
+  sessionId: z.string(),
+  status: sessionSchema.shape.status,
+  state: z.enum(["idle", "catching_up", "waiting", "compacting"]),
+  lastSeq: z.int(),
+  activeAtMs: z.int(),
+});
 
 /** Every topic by its name. */
 export const topicSpecs = {
   overview: topicSpec({
-    routes: [fleetSpecs.depth, fleetSpecs.pods, throttleSpecs.list],
+    routes: [fleetSpecs.depth, fleetSpecs.pods, throttleSpecs.list, runSpecs.flows, taskSpecs.list],
     schema: z.object({
       names,
       failed: count(),
-      pods: z.object({ up: count(), down: count() }),
+      /** The id of the newest task or run, so that a list can tell that there is a new one. */
+      newest: z.string().nullable(),
+      tasks: overviewCounts.tasks,
+      runs: overviewCounts.runs,
+      sessions: overviewCounts.sessions,
+      pods: overviewCounts.pods,
       throttles: z.object({
         all: count(),
         inFlight: count(),
@@ -103,17 +156,21 @@ export const topicSpecs = {
         pinned: count(),
       }),
     }),
-    async read({ flotilla }) {
-      const [depth, pods, { throttles }] = await Promise.all([
-        flotilla.tasks.depth(),
-        flotilla.pods(),
-        flotilla.throttles.list({ limit: maxThrottles }),
+    async read({ pages, machines = [] }) {
+      const [depth, doing, sessions, pods, { throttles }, newest] = await Promise.all([
+        pages.depth(),
+        pages.doing([...new Set(machines.map(({ name }) => name))]),
+        pages.sessionCounts(),
+        pages.pods(),
+        pages.throttles({ limit: maxThrottles }),
+        pages.tasks({ limit: 1 }),
       ]);
-      const up = pods.filter(({ status }) => status === "up").length;
       return {
         names: Object.fromEntries(depth),
         failed: sum([...depth.values()], ({ failed }) => failed),
-        pods: { up, down: pods.length - up },
+        newest: newest.tasks[0]?.taskId ?? null,
+        ...countsOf({ depth, doing, pods }),
+        sessions,
         throttles: {
           all: throttles.length,
           inFlight: sum(throttles, ({ inFlight }) => inFlight),
@@ -132,11 +189,11 @@ export const topicSpecs = {
       limits: z.record(z.string(), limitRow),
       hasMoreLimits: z.boolean(),
     }),
-    async read({ flotilla: { tasks } }) {
+    async read({ pages }) {
       const [depth, paused, found] = await Promise.all([
-        tasks.depth(),
-        tasks.paused(),
-        tasks.limits.list(),
+        pages.depth(),
+        pages.paused(),
+        pages.limits(),
       ]);
       const limits = pageAfter(found, ({ scope }) => scope);
       return {
@@ -154,8 +211,8 @@ export const topicSpecs = {
       throttles: z.record(z.string(), z.record(z.string(), throttleRow)),
       hasMore: z.boolean(),
     }),
-    async read({ flotilla }) {
-      const { throttles, next } = await flotilla.throttles.list({ limit: maxThrottles });
+    async read({ pages }) {
+      const { throttles, next } = await pages.throttles({ limit: maxThrottles });
       const byName = Map.groupBy(throttles, ({ name }) => name);
       return {
         throttles: Object.fromEntries(
@@ -169,8 +226,8 @@ export const topicSpecs = {
     routes: [throttleSpecs.get],
     args: { min: 1, max: 2 },
     schema: z.object({ throttle: throttleRow.nullable() }),
-    async read({ flotilla }, { args: [name, key] }) {
-      const found = await flotilla.throttles.get(name!, key === undefined ? {} : { key });
+    async read({ pages }, { args: [name, key] }) {
+      const found = await pages.throttle(name!, key === undefined ? {} : { key });
       return { throttle: found ?? null };
     },
   }),
@@ -178,28 +235,38 @@ export const topicSpecs = {
     routes: [runSpecs.flows],
     args: { min: 1, max: 1 },
     schema: z.object({ doing: z.record(z.string(), count()) }),
-    async read({ flotilla }, { args: [flow] }) {
-      return { doing: { ...(await flotilla.runs.doing([flow!])).get(flow!) } };
+    async read({ pages }, { args: [flow] }) {
+      return { doing: { ...(await pages.doing([flow!])).get(flow!) } };
+    },
+  }),
+  /** The runs of all flows, by where they are. */
+  flows: topicSpec({
+    routes: [runSpecs.flows],
+    schema: z.object({ flows: z.record(z.string(), flowRow) }),
+    async read({ pages }) {
+      const found = await pages.flows();
+      const rows = found.map(({ flow, ...counts }) => [flow, { ...noRuns, ...counts }] as const);
+      return { flows: Object.fromEntries(rows) };
     },
   }),
   run: topicSpec({
     routes: [runSpecs.get],
     args: { min: 1, max: 1 },
     schema: z.object({ run: runAnswer.run.nullable(), links: runAnswer.links.nullable() }),
-    async read({ flotilla }, { args: [runId], caller }) {
-      const run = await flotilla.runs.get(runId!);
+    async read({ pages }, { args: [runId], caller }) {
+      const run = await pages.run(runId!);
       if (!run || !canSee(caller, run)) return { run: null, links: null };
-      return { run, links: visibleLinks(caller, await flotilla.tasks.links(runId!)) };
+      return { run, links: visibleLinks(caller, await pages.links(runId!)) };
     },
   }),
   task: topicSpec({
     routes: [taskSpecs.get],
     args: { min: 1, max: 1 },
     schema: z.object({ task: taskAnswer.task.nullable(), links: taskAnswer.links.nullable() }),
-    async read({ flotilla }, { args: [taskId], caller }) {
-      const task = await flotilla.tasks.get(taskId!);
+    async read({ pages }, { args: [taskId], caller }) {
+      const task = await pages.task(taskId!);
       if (!task || !canSee(caller, task)) return { task: null, links: null };
-      return { task, links: visibleLinks(caller, await flotilla.tasks.links(taskId!)) };
+      return { task, links: visibleLinks(caller, await pages.links(taskId!)) };
     },
   }),
   /** The rows of a list that are in view. Without what users put in, which a list would read each second. */
@@ -207,8 +274,8 @@ export const topicSpecs = {
     routes: [taskSpecs.list],
     args: { min: 1, max: maxTasksInView },
     schema: z.object({ tasks: z.record(z.string(), taskStateRow) }),
-    async read({ flotilla }, { args, caller }) {
-      const found = await flotilla.tasks.states(args);
+    async read({ pages }, { args, caller }) {
+      const found = await pages.taskStates(args);
       const seen = found.filter((state) => canSee(caller, state));
       return { tasks: keyed(seen, ({ taskId }) => taskId) };
     },
@@ -216,8 +283,8 @@ export const topicSpecs = {
   pods: topicSpec({
     routes: [fleetSpecs.pods],
     schema: z.object({ pods: z.record(z.string(), podRow) }),
-    async read({ flotilla }) {
-      return { pods: keyed(await flotilla.pods(), ({ podId }) => podId) };
+    async read({ pages }) {
+      return { pods: keyed(await pages.pods(), ({ podId }) => podId) };
     },
   }),
   failures: topicSpec({
@@ -235,12 +302,83 @@ export const topicSpecs = {
       return { ...found, groups: keyed(found.groups, ({ group }) => group) };
     },
   }),
+  /** The newest redrives and bulks, which the leader does. */
+  acts: topicSpec({
+    routes: [deadLetterSpecs.redrives, bulkSpecs.list],
+    schema: z.object({
+      redrives: z.record(z.string(), redriveRow),
+      bulks: z.record(z.string(), bulkRow),
+    }),
+    async read({ pages }, { caller }) {
+      const tenant = onlyTenant(caller);
+      const options = { limit: maxActs, ...(tenant !== undefined && { tenant }) };
+      const [{ redrives }, { bulks }] = await Promise.all([
+        pages.redrives(options),
+        pages.bulks(options),
+      ]);
+      return {
+        redrives: keyed(redrives, ({ redriveId }) => redriveId),
+        bulks: keyed(bulks, ({ bulkId }) => bulkId),
+      };
+    },
+  }),
+  /** What waits for a person, those that have waited for longest. */
+  approvals: topicSpec({
+    routes: [approvalSpecs.list],
+    schema: z.object({
+      approvals: z.record(z.string(), approvals.approvals.element),
+      isWhole: approvals.isWhole,
+      hasMore: z.boolean(),
+    }),
+    async read({ pages }, { caller }) {
+      const tenant = onlyTenant(caller);
+      const found = await pages.approvals({
+        limit: maxApprovals,
+        ...(tenant !== undefined && { tenant }),
+      });
+      return {
+        // Sessions of two tenants may have the same id.
+        approvals: keyed(found.approvals, ({ what, tenant: of, id }) => `${what} ${of} ${id}`),
+        isWhole: found.isWhole,
+        hasMore: found.next !== null,
+      };
+    },
+  }),
+  /** Without what their tasks get, which a list would read each second. */
+  schedules: topicSpec({
+    routes: [scheduleSpecs.list],
+    schema: z.object({ schedules: z.record(z.string(), scheduleRow), hasMore: z.boolean() }),
+    async read({ pages }) {
+      const { schedules, next } = await pages.schedules({ limit: maxSchedules });
+      const rows = schedules.map((found) => {
+        const { scheduleId, name, state, revision, nextAtMs, lastAtMs, lastTaskId, error } = found;
+        return { scheduleId, name, state, revision, nextAtMs, lastAtMs, lastTaskId, error };
+      });
+      return { schedules: keyed(rows, ({ scheduleId }) => scheduleId), hasMore: next !== null };
+    },
+  }),
+  /** How the sessions of a tenant stand that were active last, without what is said in them. */
+  sessions: topicSpec({
+    routes: [watchSpecs.watch, sessionSpecs.list],
+    ofNamedTenant: true,
+    args: { min: 0, max: 1 },
+    schema: z.object({ sessions: z.record(z.string(), sessionStateRow) }),
+    async read({ pages }, { args: [tenant], caller }) {
+      const of = { tenant: tenant ?? caller.tenant };
+      if (!canSee(caller, of)) return { sessions: {} };
+      const { sessions } = await pages.sessions(of.tenant, { limit: maxSessions });
+      const rows = sessions.map(({ sessionId, status, state, lastSeq, activeAtMs }) => {
+        return { sessionId, status, state: state.state, lastSeq, activeAtMs };
+      });
+      return { sessions: keyed(rows, ({ sessionId }) => sessionId) };
+    },
+  }),
   /** The newest entries. */
   audit: topicSpec({
     routes: [auditSpecs.list],
     schema: z.object({ entries: z.record(z.string(), auditRow) }),
-    async read({ flotilla }) {
-      const { entries } = await flotilla.audit.list({ limit: auditHead });
+    async read({ pages }) {
+      const { entries } = await pages.audit({ limit: auditHead });
       return { entries: keyed(entries, ({ id }) => id) };
     },
   }),

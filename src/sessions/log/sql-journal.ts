@@ -24,6 +24,15 @@ import { type PlacedRecord, storeRecords } from "./sql/records.ts";
 
 type SqlJournalParts = { database: Database; ids: Ids; clock?: Clock };
 
+/** The logs that each pod owns, for operators. */
+export async function readLogOwners(
+  database: Pick<Database, "read">,
+): Promise<ReadonlyMap<string | null, readonly number[]>> {
+  const heads = (await database.read(readHeads())).map(toHead);
+  const owners = Map.groupBy(heads, ({ owner }) => owner);
+  return new Map([...owners].map(([owner, owned]) => [owner, owned.map(({ logId }) => logId)]));
+}
+
 /** A journal in the shared database. Records of several logs share a transaction, in one round trip. */
 export function createSqlJournal({ database, ids, clock = systemClock }: SqlJournalParts): Journal {
   const storedIds: Journal["storedIds"] = async (ids) =>

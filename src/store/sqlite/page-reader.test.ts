@@ -30,10 +30,12 @@ function createScene() {
   const threads: { answer: () => void; asked: number; open: boolean }[] = [];
   const timers = createTimers();
   const idle = createTimers();
+  const state = { starting: Promise.resolve() };
   const reader = createPageReader({
     clock: timers,
     afterIdle: idle.after,
     async open() {
+      await state.starting;
       let pending = Promise.withResolvers<Table[]>();
       const thread = {
         asked: 0,
@@ -56,7 +58,7 @@ function createScene() {
     },
   });
   const settle = () => new Promise((resolve) => setImmediate(resolve));
-  return { threads, timers, idle, reader, settle };
+  return { threads, timers, idle, reader, settle, state };
 }
 
 describe("the thread that reads pages", () => {
@@ -98,6 +100,25 @@ describe("the thread that reads pages", () => {
     await settle();
     expect(threads).toHaveLength(2);
     threads[1]!.answer();
+    expect(await next).toEqual(table);
+  });
+
+  test("may take longer to start than a page, and reads the next one", async () => {
+    const { threads, timers, reader, settle, state } = createScene();
+    const start = Promise.withResolvers<void>();
+    state.starting = start.promise;
+    const first = reader.read(query);
+    await settle();
+    timers.fire(pageReadMs);
+    await settle();
+    timers.fire(10_000);
+    await expect(first).rejects.toMatchObject({ code: "timeout" });
+    const next = reader.read(query);
+    await settle();
+    start.resolve();
+    await settle();
+    expect(threads).toHaveLength(1);
+    threads[0]!.answer();
     expect(await next).toEqual(table);
   });
 
