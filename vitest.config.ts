@@ -79,6 +79,7 @@ export default defineConfig({
       { find: /^flotilla$/, replacement: source("src/index.ts") },
       { find: /^flotilla\/testing$/, replacement: source("src/testing/index.ts") },
       { find: /^flotilla\/agent$/, replacement: source("src/agent/index.ts") },
+      { find: /^flotilla\/dashboard$/, replacement: source("src/server/mount/index.ts") },
       { find: /^flotilla\/durable$/, replacement: source("src/durable/index.ts") },
       { find: /^flotilla\/client$/, replacement: source("src/client/index.ts") },
       { find: /^flotilla\/react$/, replacement: source("src/client/react/index.ts") },

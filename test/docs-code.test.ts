@@ -68,7 +68,10 @@ function declaredIn(text: string): string[] {
 
 const uses = (text: string, name: string) => new RegExp(`(?<![.\\w])${name}\\b`).test(text);
 const isExported = (text: string, name: string) =>
-  new RegExp(`^export (?:async )?(?:const|let|class|type|function\\*?) ${name}\\b`, "m").test(text);
+  new RegExp(
+    `^export (?:async )?(?:const|let|class|type|function\\*?) (?:\\{[^}]*\\b)?${name}\\b`,
+    "m",
+  ).test(text);
 
 /** Writes a page's modules, each line of a block where it is on its page. Gives their paths. */
 function writePage(page: string): string[] {
@@ -136,6 +139,7 @@ beforeAll(() => {
     paths: {
       flotilla: ["../../src/index.ts"],
       "flotilla/agent": ["../../src/agent/index.ts"],
+      "flotilla/dashboard": ["../../src/server/mount/index.ts"],
       "flotilla/durable": ["../../src/durable/index.ts"],
       "flotilla/testing": ["../../src/testing/index.ts"],
       "flotilla/client": ["../../src/client/index.ts"],

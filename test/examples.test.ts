@@ -127,6 +127,15 @@ describe("the demo", () => {
     expect((await fetch(to!, { method: "POST", headers, body })).status).toBe(202);
     await approved(second!);
 
+    // A visitor has asked an agent, whose turn has called the model and started a task.
+    await until(async () => {
+      const { sessions } = await ask("/v1/sessions?agent=librarian");
+      if (sessions.length === 0) return false;
+      const { turns } = await ask(`/v1/sessions/${sessions[0].sessionId}/turns`);
+      const { started } = await ask(`/v1/sessions/${sessions[0].sessionId}/tasks`);
+      return turns.some((turn: any) => turn.usage?.cost > 0) && started[0]?.name === "summary";
+    });
+
     // It starts with two calls at once, and finds that the model takes more and refuses too many.
     await until(async () => {
       const { bound, outcomes } = (await ask("/v1/throttles")).throttles[0];

@@ -27,6 +27,7 @@ import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
 import { approvalsCommand } from "./commands/waiting/approvals.ts";
 import { whyCommand } from "./commands/waiting/why.ts";
+import { seriesCommand } from "./commands/watching/series.ts";
 import { exitCodeMeanings } from "./exit-codes.ts";
 
 const after = `
@@ -75,6 +76,7 @@ export function createProgram(): Command {
     tasksCommand,
     whyCommand,
     statsCommand,
+    seriesCommand,
     runsCommand,
     flowsCommand,
     sessionsCommand,

@@ -64,6 +64,7 @@ export type Operations = Pick<
   | "enqueueEach"
   | "keys"
   | "pods"
+  | "series"
   | "throttles"
   | "tokens"
   | "undrainPod"
@@ -366,6 +367,13 @@ export function remoteOperations({ client, http }: Remote): Operations {
     },
 
     approvals: (query = {}) => http("GET", "/v1/approvals", { query: query as RequestQuery }),
+
+    series: {
+      read: ({ fromMs, toMs, ...query }) =>
+        http("GET", "/v1/series", { query: { ...query, from: fromMs, to: toMs } as RequestQuery }),
+      subjects: (query = {}) =>
+        http("GET", "/v1/series/subjects", { query: query as RequestQuery }),
+    },
 
     audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as RequestQuery }) },
 

@@ -33,6 +33,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "tasks signal": ["operate", "none", "approve"],
   why: ["read", "none"],
   stats: ["read of all"],
+  series: ["read of all", "task"],
   "runs list": ["read"],
   "runs show": ["read", "none"],
   "runs start": ["admin", "order"],

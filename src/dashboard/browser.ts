@@ -21,7 +21,8 @@ export function request(path: string, init: RequestInit): Promise<Response> {
     ...init,
     signal,
     credentials: "same-origin",
-    redirect: "error",
+    // A host such as Next takes the slash off the mount, or puts one behind every path.
+    redirect: "follow",
   });
 }
 
@@ -88,9 +89,10 @@ export function newActId(): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Leads to the sign-in, and back to where the page is. */
-export function signInHref(signInPath: string): string {
+/** Leads to the sign-in, and back to where the page is. A host app signs in who opens the page again. */
+export function signInHref(signInPath: string | undefined): string {
   const { pathname, search } = globalThis.location;
+  if (signInPath === undefined) return pathname + search;
   const next = encodeURIComponent(pathname + search);
   return `${mountPath}${signInPath.replace(/^\//, "")}?next=${next}`;
 }

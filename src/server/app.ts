@@ -1,4 +1,5 @@
 import { Hono } from "hono";
+import { getPath } from "hono/utils/url";
 import type { Clock } from "../base/clock.ts";
 import { FlotillaError, tooManyReads } from "../base/errors.ts";
 import { createSemaphore } from "../base/semaphore.ts";
@@ -32,7 +33,12 @@ import { fleetRoutes } from "./api/fleet.ts";
 import { keyRoutes } from "./api/access/keys.ts";
 import { quotaRoutes } from "./api/access/quotas.ts";
 import { limitRoutes } from "./api/limits.ts";
-import { type Dashboard, mountDashboardFiles, mountDashboardPages } from "./home/dashboard.ts";
+import {
+  type Dashboard,
+  mountDashboardFiles,
+  mountDashboardPages,
+  mountedPathIn,
+} from "./home/dashboard.ts";
 import { homeRoutes } from "./home/home.ts";
 import { runRoutes } from "./api/runs.ts";
 import { scheduleRoutes } from "./api/schedules.ts";
@@ -56,6 +62,11 @@ export type AppParts = {
   pages?: readonly StaticPage[];
   /** What browsers get at `/` and at paths that nothing else answers. Without it, a plain page at `/`. */
   dashboard?: Dashboard | undefined;
+  /**
+   * It is mounted in a host app, which signs callers in: without a sign-in, metrics and probes of its own,
+   * and its pages tell why a caller is refused.
+   */
+  isMounted?: boolean;
   /** Default: one that checks `apiKeys`. */
   authenticator?: Authenticator;
   /** Default: that of `flotilla`. */
@@ -83,7 +94,8 @@ export type AppParts = {
   serializer?: Serializer;
   /** Default: that of `flotilla`. */
   deadLetters?: () => DeadLetters;
-  metrics: Metrics;
+  /** What `/metrics` shows. Without it there is no such route. */
+  metrics?: Metrics;
   /** It is served over HTTPS: browsers are told not to try HTTP. */
   secure?: boolean;
   isStopping: () => boolean;
@@ -134,11 +146,13 @@ export function createApp(parts: AppParts): Hono {
   }
   for (const { prefix } of parts.pages ?? []) app.use(`${prefix}/*`, admission.unknown);
   mountPages(app, parts.pages ?? []);
-  const { dashboard } = parts;
+  const { dashboard, isMounted = false } = parts;
   if (dashboard) mountDashboardFiles(app, dashboard, admission.unknown);
   app.use(async (c, next) => {
     await next();
-    c.header("Cache-Control", "no-store");
+    // A host that compresses answers would hold back the events of an endless one.
+    const isEndless = c.res.headers.get("content-type")?.startsWith("text/event-stream");
+    c.header("Cache-Control", isEndless ? "no-store, no-transform" : "no-store");
     c.header("X-Content-Type-Options", "nosniff");
   });
 
@@ -153,7 +167,8 @@ export function createApp(parts: AppParts): Hono {
       machines: parts.machines,
       pagePaths,
       dashboard,
-      signInPath: authenticator.isOpen ? undefined : signInPath,
+      isMounted,
+      signInPath: authenticator.isOpen || isMounted ? undefined : signInPath,
       clock,
       log,
     }),
@@ -183,10 +198,13 @@ export function createApp(parts: AppParts): Hono {
       log,
     }),
   ];
-  const mounted = { serializer, isStopping: parts.isStopping, pageSemaphore };
-  for (const each of routes) mount(app, each, mounted);
-  mountSignIn(app, { ...parts, authenticator });
-  if (dashboard) mountDashboardPages(app, dashboard, admission.unknown);
+  const shared = { serializer, isStopping: parts.isStopping, pageSemaphore };
+  const isServed = ({ spec: { path } }: Route) =>
+    !isMounted || path === "/" || path.startsWith("/v1/");
+  for (const each of routes.filter(isServed)) mount(app, each, shared);
+  if (!isMounted) mountSignIn(app, { ...parts, authenticator });
+  const admitted = isMounted ? admission.either : admission.unknown;
+  if (dashboard) mountDashboardPages(app, dashboard, admitted);
   return app;
 }
 
@@ -219,7 +237,14 @@ export function maxFrameBytes(maxPayloadBytes = defaultMaxBytes): number {
 
 /** An app without routes that answers `not_found`. */
 function emptyApp(parts: { log: Logger; clock: Clock }): Hono {
-  const app = new Hono();
+  const app = new Hono({
+    getPath: (request, { env } = {}) => {
+      const mountedPath = mountedPathIn({ env });
+      return getPath(
+        mountedPath ? ({ url: `http://inside${mountedPath.inside}` } as Request) : request,
+      );
+    },
+  });
   const refuse = createErrorResponder(parts);
   app.onError((error, c) => refuse(c, error));
   app.notFound((c) => {

@@ -112,7 +112,7 @@ describe("server-sent events of a session", () => {
     const { headers } = await reader.answer;
     expect(headers).toMatchObject({
       "content-type": "text/event-stream",
-      "cache-control": "no-store",
+      "cache-control": "no-store, no-transform",
     });
   });
 

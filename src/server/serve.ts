@@ -27,6 +27,7 @@ import { openPeerCheck, type PeerCheck, type PeerCheckOptions } from "./auth/pee
 import { type ErrorBody, isWaitedFor, retryAfterHeader, statusOf } from "./errors.ts";
 import { createEventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { openDashboard } from "./home/dashboard.ts";
+import type { Metrics } from "./metrics/metrics.ts";
 import { openPages } from "./pages.ts";
 import { createSerializer } from "./serializer.ts";
 import { refuseUpgrade } from "./socket/handshake.ts";
@@ -49,8 +50,11 @@ export type ServeParts = Omit<
   | "origins"
   | "pages"
   | "dashboard"
+  | "isMounted"
+  | "metrics"
   | "secure"
 > & {
+  metrics: Metrics;
   /** The server's config, with a host and a port. */
   server: ServerConfig & { host: string; port: number };
   /** How users of this machine are distinguished. Default: by the kernel's tables. */

@@ -1,6 +1,6 @@
 // `npm run screenshots`: pictures of the chat, the sign-in and the dashboard for the docs, as they are now.
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import process from "node:process";
 import type { Browser, BrowserContextOptions } from "playwright-core";
 import { root } from "../../build/entries.ts";
@@ -23,6 +23,8 @@ const looks: Record<string, BrowserContextOptions> = {
   },
 };
 const folder = join(root, "docs/images");
+const still = { animations: "disabled", caret: "hide" } as const;
+const settleMs = 1_500;
 
 await makeBuild();
 mkdirSync(folder, { recursive: true });
@@ -39,6 +41,7 @@ try {
 
 function keep(name: string, taken: Uint8Array): void {
   const path = join(folder, `${name}.png`);
+  mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, taken);
   console.log(path);
 }
@@ -50,23 +53,56 @@ async function takeChat(inBrowser: Browser): Promise<void> {
     keep(`chat-${look}`, await picture(inBrowser, server, options));
 }
 
-/** Of a fleet that has something to do and to mend. As few as the docs show, because all are published. */
+/** Every page, of a fleet that has something to do and to mend, in every look. */
 async function takeDashboard(inBrowser: Browser): Promise<void> {
   await using fleet = await busyFleet();
-  const pictures = { overview: ["light", "dark"], failures: ["light"], tasks: ["phone"] } as const;
-  for (const [name, wanted] of Object.entries(pictures)) {
-    const { path, text } = fleet.pages[name as keyof typeof pictures];
-    for (const look of wanted) {
-      const motionless = { reducedMotion: "reduce", locale: "en-GB" } as const;
-      const ada = await openContext(inBrowser, { ...looks[look]!, ...motionless });
-      const page = await ada.context.newPage();
+  const empty: string[] = [];
+  for (const [look, options] of Object.entries(looks)) {
+    const motionless = { reducedMotion: "reduce", locale: "en-GB" } as const;
+    const ada = await openContext(inBrowser, { ...options, ...motionless });
+    const page = await ada.context.newPage();
+    for (const [name, path] of Object.entries(fleet.pages)) {
       await page.goto(fleet.url + path);
-      await page.getByText(text).first().waitFor();
-      const taken = await page.screenshot({ animations: "disabled", caret: "hide" });
-      keep(`dashboard-${name}-${look}`, taken);
-      await leave(ada);
+      const heading = page.getByRole("heading", { level: 1 });
+      await heading.waitFor();
+      await page.locator(".loading").first().waitFor({ state: "detached" });
+      // Plots and lists are there a moment after the page.
+      await page.waitForTimeout(settleMs);
+      const text = await page.locator("main#page").innerText();
+      if (text.trim() === (await heading.innerText()).trim()) empty.push(`${name} in ${look}`);
+      else keep(`dashboard/${name}-${look}`, await page.screenshot(still));
     }
+    await leave(ada);
   }
+  showInDocs(Object.keys(fleet.pages));
+  if (empty.length > 0)
+    throw new Error(`no picture of pages that show their heading alone: ${empty.join(", ")}`);
+}
+
+/** Puts the pictures of the dashboard into its page of the docs, between two comments. */
+function showInDocs(names: readonly string[]): void {
+  const path = join(root, "docs/dashboard.md");
+  const shown = names.filter((name) => existsSync(join(folder, `dashboard/${name}-phone.png`)));
+  const pictures = shown.map((name) =>
+    [
+      "<details>",
+      `<summary>${name}</summary>`,
+      "",
+      "<picture>",
+      `  <source media="(prefers-color-scheme: dark)" srcset="images/dashboard/${name}-dark.png" />`,
+      `  <img src="images/dashboard/${name}-light.png" alt="The page ${name} of the dashboard" width="720" />`,
+      "</picture>",
+      `<img src="images/dashboard/${name}-phone.png" alt="The page ${name} on a phone" width="260" />`,
+      "",
+      "</details>",
+    ].join("\n"),
+  );
+  const text = readFileSync(path, "utf8");
+  const between = /(?<=<!-- pictures -->\n)[^]*?(?=<!-- end of pictures -->)/;
+  writeFileSync(
+    path,
+    text.replace(between, () => `\n${pictures.join("\n\n")}\n\n`),
+  );
 }
 
 /** The form, and what it says to a wrong key. */
@@ -77,7 +113,7 @@ async function takeSignIn(inBrowser: Browser): Promise<void> {
     const ada = await openContext(inBrowser, { ...options, viewport, locale: "en-GB" });
     const page = await ada.context.newPage();
     await page.goto(`${server.url}/sign-in`);
-    const shot = () => page.screenshot({ animations: "disabled", caret: "hide" });
+    const shot = () => page.screenshot(still);
     keep(`sign-in-${look}`, await shot());
     await page.getByLabel("Key").fill("a-key-that-no-server-has");
     await page.keyboard.press("Enter");
@@ -119,7 +155,7 @@ async function picture(
   await tab.page.getByRole("button", { name: "Approve order" }).waitFor();
   await tab.page.getByText("Done", { exact: true }).waitFor();
   await tab.page.getByRole("status").getByText("Online").waitFor();
-  const taken = await tab.page.screenshot({ animations: "disabled", caret: "hide" });
+  const taken = await tab.page.screenshot(still);
   await leave(ada);
   return taken;
 }

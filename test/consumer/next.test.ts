@@ -5,15 +5,24 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { requestOf, readAnswer, secret } from "../../src/agent/contract/requests.ts";
 import { until } from "../../src/base/contract/movable-clock.ts";
+import { connect, type Flotilla } from "../../src/runtime/connect.ts";
+import { part } from "../parts.ts";
 import { fetched } from "./fetched.ts";
-import { compile, packTarball, unpackTarball } from "./package.ts";
+import { compile, installTarball, packTarball } from "./package.ts";
 
 const version = "16.4.6";
 const beside = ["react", "react-dom", "ai", "@ai-sdk/react", "@types/react", "@types/node"];
-const env = { ...process.env, AGENT_SECRET: secret, NEXT_TELEMETRY_DISABLED: "1" };
+const env: NodeJS.ProcessEnv = {
+  ...process.env,
+  AGENT_SECRET: secret,
+  NEXT_TELEMETRY_DISABLED: "1",
+};
+let flotilla: Flotilla | undefined;
+let url: string;
 let folder: string;
 let project: string;
 let next: string;
@@ -28,9 +37,13 @@ beforeAll(async () => {
   mkdirSync(join(found.folder, "runs"), { recursive: true });
   project = mkdtempSync(join(found.folder, "runs/"));
   cpSync(fileURLToPath(new URL("next", import.meta.url)), project, { recursive: true });
-  unpackTarball(await packTarball(folder), project);
+  installTarball(await packTarball(folder), project, []);
+  const store = `sqlite:${join(folder, "next.db")}`;
+  env["FLOTILLA_STORE"] = store;
+  flotilla = connect(store);
 }, 400_000);
 afterAll(async () => {
+  await flotilla?.close();
   if (server?.exitCode === null) {
     const ended = once(server, "exit");
     server.kill("SIGKILL");
@@ -40,7 +53,7 @@ afterAll(async () => {
 });
 
 describe("an app of Next.js that has installed the package", () => {
-  test("compiles: hooks in pages, an agent behind a route", () => {
+  test("compiles: hooks in pages, an agent and the dashboard behind routes", () => {
     expect(() => compile(project)).not.toThrow();
   });
 
@@ -50,7 +63,7 @@ describe("an app of Next.js that has installed the package", () => {
     let output = "";
     server.stdout!.on("data", (more: Buffer) => (output += more.toString()));
     server.stderr!.on("data", (more: Buffer) => (output += more.toString()));
-    const url = await until("a server", () => {
+    url = await until("a server", () => {
       if (server!.exitCode !== null) throw new Error(output);
       return /http:\/\/localhost:[1-9]\d*/.exec(output)?.[0];
     });
@@ -62,6 +75,41 @@ describe("an app of Next.js that has installed the package", () => {
     expect(answer.done).toBe(true);
     expect(JSON.stringify(answer.chunks)).toContain("you have said 1 things");
     expect((await fetch(`${url}/api/agent`, { method: "POST", body: "{}" })).status).toBe(401);
+  }, 240_000);
+
+  test("has the dashboard below one of its own pages", async () => {
+    const cookie = "who=ada";
+    const { taskId } = await flotilla!.enqueue("mail", { to: "ada" } as never);
+    expect((await fetch(`${url}/ops/v1/tasks`)).status).toBe(401);
+    const refused = await fetch(`${url}/ops/tasks`, { headers: { Accept: "text/html" } });
+    expect([refused.status, await refused.text()]).toEqual([
+      401,
+      expect.stringContaining("Sign in first"),
+    ]);
+    const live = await fetch(`${url}/ops/v1/watch?topics=pods`, { headers: { cookie } });
+    const reader = live.body!.getReader();
+    let text = "";
+    while (!text.includes("event: ")) text += new TextDecoder().decode((await reader.read()).value);
+    await reader.cancel();
+
+    // Its sandbox doesn't work for root.
+    const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+    await using browser = await chromium.launch({ executablePath: part("chromium"), args });
+    const page = await browser.newPage({ extraHTTPHeaders: { cookie }, locale: "en-GB" });
+    await page.goto(`${url}/ops`);
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    await page.getByRole("navigation").getByRole("link", { name: "Tasks" }).click();
+    await page.getByRole("link", { name: "mail" }).first().click();
+    await page.waitForURL(`${url}/ops/tasks/${taskId}`);
+    await page.reload();
+    await page.getByRole("button", { name: "Cancel" }).click();
+    await page
+      .getByRole("dialog", { name: "Cancel this task?" })
+      .getByRole("button", { name: "Cancel it" })
+      .click();
+    await until("the act", async () => {
+      return (await flotilla!.tasks.get(taskId))?.status === "cancelled";
+    });
   }, 240_000);
 });
 

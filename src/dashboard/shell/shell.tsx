@@ -156,7 +156,7 @@ function Banner({ state }: { readonly state: ServerState }) {
       return (
         <p className="banner" role="alert">
           The sign-in has ended. What is shown is as it was.{" "}
-          <a href={signInHref(links["signIn"] ?? "/sign-in")}>Sign in again</a>
+          <a href={signInHref(links["signIn"])}>Sign in again</a>
         </p>
       );
   }

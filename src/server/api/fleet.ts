@@ -14,7 +14,8 @@ import { withoutUndefined } from "./tasks.ts";
 
 export type FleetRoutes = {
   flotilla: Flotilla;
-  metrics: Metrics;
+  /** Without it there is no `/metrics`. */
+  metrics?: Metrics | undefined;
   readiness: () => Promise<Readiness>;
   clock: Clock;
   log: Logger;
@@ -32,13 +33,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       const body = { status: "not ready", reason: found.reason } as const;
       return { status: 503, body, headers: { "Retry-After": "1" } };
     }),
-    route(fleetSpecs.metrics).to(async () => {
-      const depth = () => flotilla.tasks.depth();
-      const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
-      const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
-      const text = await metrics.collect({ depth, throttles, doing, clock, log });
-      return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
-    }),
+    ...(metrics ? [metricsRoute({ flotilla, metrics, clock, log })] : []),
     route(fleetSpecs.pods).to(async () => {
       return { status: 200, body: { pods: await flotilla.pages.pods() } };
     }),
@@ -76,4 +71,19 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       return { status: 200, body: document };
     }),
   ];
+}
+
+function metricsRoute({
+  flotilla,
+  metrics,
+  clock,
+  log,
+}: Omit<FleetRoutes, "readiness"> & { metrics: Metrics }): Route {
+  return route(fleetSpecs.metrics).to(async () => {
+    const depth = () => flotilla.tasks.depth();
+    const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
+    const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
+    const text = await metrics.collect({ depth, throttles, doing, clock, log });
+    return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
+  });
 }

@@ -106,6 +106,11 @@ export function isLoopbackHost(host: string): boolean {
   return isLoopback(withoutPort(host));
 }
 
+/** Whether the other end of a connection is on this machine. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && isLoopback(address.replace(/^::ffff:/i, ""));
+}
+
 function isLoopback(host: string): boolean {
   const name = host.toLowerCase().replace(/^\[(.*)\]$/, "$1");
   return name === "localhost" || name === "::1" || /^127(?:\.\d{1,3}){3}$/.test(name);

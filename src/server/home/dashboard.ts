@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import type { Context, Hono, MiddlewareHandler } from "hono";
 import { accepts } from "hono/accepts";
 import { dashboardFolder, packageFile } from "../../base/package-files.ts";
+import type { MountedPath } from "../mount/mounted-path.ts";
 import {
   dashboardHeaders,
   type PageFile,
@@ -37,21 +38,27 @@ export function openDashboard(folder = builtDashboard): Dashboard | undefined {
     reading.catch(() => (reading = undefined));
     return reading;
   };
-  const pages = new Map<number, PageFile>();
+  const pages = new Map<string, PageFile>();
   return {
     async page(c) {
       const { index } = await read();
-      const depth = depthOf(c);
-      const page = pages.get(depth) ?? (await atDepth(index, depth));
-      pages.set(depth, page);
+      const up = mountedPathIn(c)?.up ?? upFrom(depthOf(c));
+      const page = pages.get(up) ?? (await linkedBy(index, up));
+      // One for each depth. What a host calls its mount isn't kept, since it may be called anything.
+      if (/^(?:\.\.?\/)+$/.test(up)) pages.set(up, page);
       return sendFile(c, page, { ...dashboardHeaders, Vary: "Accept" });
     },
     async file(c) {
       const { files } = await read();
-      const file = files.get(new URL(c.req.url).pathname.slice(1));
+      const file = files.get(c.req.path.slice(1));
       return file && sendFile(c, file, dashboardHeaders);
     },
   };
+}
+
+/** Where the request is inside of a host app; undefined where the server is an app of its own. */
+export function mountedPathIn(c: { readonly env: unknown }): MountedPath | undefined {
+  return (c.env as { mountedPath?: MountedPath } | undefined)?.mountedPath;
 }
 
 /** Mounts its files, which need no credentials and set their own cache headers. */
@@ -92,13 +99,18 @@ export function wantsPage(c: Context): boolean {
 
 /** How many folders the path is below where the dashboard is mounted. */
 function depthOf(c: Context): number {
-  return new URL(c.req.url).pathname.split("/").length - 2;
+  return c.req.path.split("/").length - 2;
 }
 
-/** The page for paths of one depth: what a proxy or a host app puts before the path needs no setting. */
-function atDepth({ bytes }: PageFile, depth: number): Promise<PageFile> {
-  const up = depth === 0 ? "./" : "../".repeat(depth);
+function upFrom(depth: number): string {
+  return depth === 0 ? "./" : "../".repeat(depth);
+}
+
+/** The page with links that begin so: what a proxy or a host app puts before the path needs no setting. */
+function linkedBy({ bytes }: PageFile, up: string): Promise<PageFile> {
   const text = new TextDecoder().decode(bytes);
-  const linked = text.replaceAll(`"./${dashboardFolder}/`, `"${up}${dashboardFolder}/`);
+  // A path has no quotes, because browsers and `URL` encode them.
+  const escaped = up.replaceAll("&", "&amp;");
+  const linked = text.replaceAll(`"./${dashboardFolder}/`, () => `"${escaped}${dashboardFolder}/`);
   return toPageFile("index.html", new TextEncoder().encode(linked));
 }

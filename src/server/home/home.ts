@@ -20,20 +20,31 @@ type HomeRoutes = OverviewParts & {
   signInPath?: string | undefined;
   /** What browsers get. Without it, a plain page. */
   dashboard?: Dashboard | undefined;
+  /** A host app has the routes that aren't about the fleet. */
+  isMounted?: boolean;
 };
 
 const first = "quickstart.md";
 
 /** The route `/`: what this server is. Programs get JSON, browsers the dashboard or a plain page. */
-export function homeRoutes({ pagePaths, signInPath, dashboard, ...parts }: HomeRoutes): Route[] {
+export function homeRoutes({
+  pagePaths,
+  signInPath,
+  dashboard,
+  isMounted = false,
+  ...parts
+}: HomeRoutes): Route[] {
   const overview = createOverview(parts);
   const open = {
     ...(signInPath !== undefined && { signIn: signInPath }),
     ...Object.fromEntries(pagePaths.map((path) => [path.slice(1), `${path}/`])),
-    live: "/health/live",
-    ready: "/health/ready",
+    ...(!isMounted && { live: "/health/live", ready: "/health/ready" }),
   };
-  const links = { ...open, metrics: "/metrics", api: "/v1/openapi.json" };
+  const links = {
+    ...open,
+    ...(!isMounted && { metrics: "/metrics" }),
+    api: "/v1/openapi.json",
+  };
   const found = findDocs();
   const docs = Object.fromEntries([...found.keys()].map((page) => [page, `/v1/docs/${page}`]));
 

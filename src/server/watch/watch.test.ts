@@ -107,7 +107,7 @@ describe("watching over HTTP", () => {
     const { headers } = await reader.answer;
     expect(headers).toMatchObject({
       "content-type": "text/event-stream",
-      "cache-control": "no-store",
+      "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
     });
     expect(reader.data["overview"]).toMatchObject({ pods: { up: 1, down: 0 } });

@@ -6,6 +6,7 @@ import type { AxeResults } from "axe-core";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { flow, task } from "flotilla";
 import { until } from "../../../src/base/contract/movable-clock.ts";
+import type { Prices } from "../../../src/base/usage.ts";
 import { startTestServer, type TestServer } from "../../../src/server/contract/test-server.ts";
 import type { Usable } from "../../../src/runtime/handlers.ts";
 import type { ServerConfig } from "../../../src/runtime/server-config.ts";
@@ -27,7 +28,12 @@ export type DashboardServer = TestServer & {
 export async function startDashboard({
   server = {},
   use = [],
-}: { server?: ServerConfig; use?: readonly Usable[] } = {}): Promise<DashboardServer> {
+  prices,
+}: {
+  server?: ServerConfig;
+  use?: readonly Usable[];
+  prices?: Prices;
+} = {}): Promise<DashboardServer> {
   let open = () => {};
   const gate = new Promise<void>((resolve) => (open = resolve));
   let isMended = false;
@@ -56,6 +62,7 @@ export async function startDashboard({
   const found = await startTestServer({
     use: [mail, broken, flaky, gated, order, ...use],
     server,
+    ...(prices && { prices }),
     maxPayloadBytes: 4 * 1024 ** 2,
     dashboardFolder: await builtPage("dashboard"),
   });

@@ -1,0 +1,8 @@
+export {
+  dashboard,
+  type DashboardOptions,
+  type HostLogin,
+  type MountedDashboard,
+  type RouteContext,
+  type RouteHandler,
+} from "./mount.ts";
