@@ -11,7 +11,8 @@ import { monotonicMs, type NewEntry } from "./ledger.ts";
 
 /** What a handler needs of the process it runs in. */
 export type Surroundings = {
-  podId: () => string;
+  /** The id of its pod, which may claim before the program knows it. */
+  podId: () => Promise<string>;
   say: (entry: NewEntry) => void;
   /** Waits until the test opens a gate of this name on this pod. */
   opened: (gate: string, signal: AbortSignal) => Promise<void>;
@@ -36,7 +37,7 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
       } finally {
         say({ event: "end", ok, ...run });
       }
-      return { pod: podId(), token };
+      return { pod: await podId(), token };
     });
 
   const tellAborts = ({ signal, taskId, name, token, attempt }: TaskContext<any>) =>
@@ -44,11 +45,11 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
       say({ event: "abort", task: taskId, name, token, attempt }),
     );
 
-  const onFailure = ({ taskId, name, token, attempt }: TaskContext<any>) => {
+  const onFailure = async ({ taskId, name, token, attempt }: TaskContext<any>) => {
     const run = { task: taskId, name, token, attempt };
     say({ event: "start", ...run });
     say({ event: "end", ok: true, ...run });
-    return { pod: podId(), token };
+    return { pod: await podId(), token };
   };
 
   return [

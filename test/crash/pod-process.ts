@@ -26,14 +26,14 @@ export type FromPod = { ready: string } | { reached: Gate } | { heartStopped: tr
 const spec = JSON.parse(process.argv[2]!) as PodSpec;
 const tell = (message: FromPod) => void process.send?.(message);
 
-let podId = "";
+const known = Promise.withResolvers<string>();
 let say: (entry: NewEntry) => void = () => {};
 /** The gates that are open, and whether what goes through them fails. */
 const open = new Map<string, boolean>();
 const waiting = new Map<string, (() => void)[]>();
 
 const surroundings: Surroundings = {
-  podId: () => podId,
+  podId: () => known.promise,
   say: (entry) => say(entry),
   opened: (gate, signal) =>
     new Promise((resolve, reject) => {
@@ -107,7 +107,8 @@ const pod: Pod = await (async () => {
   return gated.pod;
 })();
 
-podId = pod.podId;
+const { podId } = pod;
+known.resolve(podId);
 say = openLedger(spec.ledgerPath, podId);
 say({ event: "hello", pid: process.pid, names: spec.names });
 for (const entry of early) say(entry);

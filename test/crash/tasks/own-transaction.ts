@@ -57,10 +57,10 @@ export function handlerWithin(
     let ok = false;
     try {
       await transaction.run(
-        `insert into effects values ('${taskId}', '${podId()}', ${attempt}, ${token})`,
+        `insert into effects values ('${taskId}', '${await podId()}', ${attempt}, ${token})`,
       );
       await pauseFor(withinMs);
-      const result = await complete(transaction.handle, { pod: podId(), token });
+      const result = await complete(transaction.handle, { pod: await podId(), token });
       await reach("written");
       if (goesWrong("rolls back and throws")) throw new Error("rolled back, as ordered");
       if (goesWrong("returns before it commits")) ends = commit();
