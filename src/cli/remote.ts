@@ -64,7 +64,6 @@ export type Operations = Pick<
   | "enqueueEach"
   | "keys"
   | "pods"
-  | "series"
   | "throttles"
   | "tokens"
   | "undrainPod"
@@ -76,6 +75,7 @@ export type Operations = Pick<
   readonly deadLetters: Omit<DeadLetters, "getRedrive">;
   readonly sessionService: SessionOperations;
   readonly signIns: Omit<Flotilla["signIns"], "create">;
+  readonly series: Omit<Flotilla["series"], "totals">;
   readonly quotas: { list(options?: CountedListOptions): Promise<QuotaPage> };
 };
 

@@ -59,51 +59,56 @@ export type ErrorGroupQuery = {
 export type FailedSelection = { readonly group: string } | { readonly taskId: string };
 
 type Query = Readonly<Record<string, string | number | undefined>>;
-export type Act = { readonly actId: string };
+export type NewAct = { readonly actId: string };
 
 /** So many entries a page of a list has. */
 export const pageSize = 100;
 
 export const api = {
-  home: (signal: AbortSignal) => read<HomeFacts>("", {}, signal),
+  home: (signal: AbortSignal) => readAnswer<HomeFacts>("", {}, signal),
   depth: async (signal: AbortSignal) =>
-    (await read<Answered<typeof fleetSpecs.depth>>("v1/depth", {}, signal)).names,
+    (await readAnswer<Answered<typeof fleetSpecs.depth>>("v1/depth", {}, signal)).names,
   pods: async (signal: AbortSignal) =>
-    (await read<Answered<typeof fleetSpecs.pods>>("v1/pods", {}, signal)).pods,
+    (await readAnswer<Answered<typeof fleetSpecs.pods>>("v1/pods", {}, signal)).pods,
   pauses: async (signal: AbortSignal) =>
-    (await read<Answered<typeof limitSpecs.paused>>("v1/pauses", {}, signal)).paused,
+    (await readAnswer<Answered<typeof limitSpecs.paused>>("v1/pauses", {}, signal)).paused,
   tasks: (filter: TaskQuery, cursor: string | undefined, signal: AbortSignal) =>
-    read<TaskListPage>("v1/tasks", { ...filter, cursor, limit: pageSize }, signal),
+    readAnswer<TaskListPage>("v1/tasks", { ...filter, cursor, limit: pageSize }, signal),
   task: (taskId: string, signal: AbortSignal) =>
-    read<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),
+    readAnswer<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),
   steps: (taskId: string, signal: AbortSignal) =>
-    read<Answered<typeof taskSpecs.steps>>(`v1/tasks/${part(taskId)}/steps`, {}, signal),
+    readAnswer<Answered<typeof taskSpecs.steps>>(`v1/tasks/${part(taskId)}/steps`, {}, signal),
   errorGroups: (filter: ErrorGroupQuery, signal: AbortSignal) =>
-    read<ErrorGroupPage>("v1/dlq/groups", { ...filter, limit: pageSize }, signal),
+    readAnswer<ErrorGroupPage>("v1/dlq/groups", { ...filter, limit: pageSize }, signal),
   failedTasks: (group: string, signal: AbortSignal) =>
-    read<Answered<typeof deadLetterSpecs.tasks>>("v1/dlq/tasks", { group, limit: 50 }, signal),
+    readAnswer<Answered<typeof deadLetterSpecs.tasks>>(
+      "v1/dlq/tasks",
+      { group, limit: 50 },
+      signal,
+    ),
   redrives: async (signal: AbortSignal) =>
-    (await read<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal)).redrives,
+    (await readAnswer<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal))
+      .redrives,
 
-  cancelTask: (taskId: string, act: Act) =>
+  cancelTask: (taskId: string, act: NewAct) =>
     send<Answered<typeof taskSpecs.cancel>>(`v1/tasks/${part(taskId)}/cancel`, act),
-  retryTask: (taskId: string, act: Act & { readonly fromStart: boolean }) =>
+  retryTask: (taskId: string, act: NewAct & { readonly fromStart: boolean }) =>
     send<Answered<typeof taskSpecs.retry>>(
       `v1/tasks/${part(taskId)}/retry${act.fromStart ? "?fromStart=true" : ""}`,
       act,
     ),
-  resumeTask: (taskId: string, act: Act) =>
+  resumeTask: (taskId: string, act: NewAct) =>
     send<Answered<typeof taskSpecs.resume>>(`v1/tasks/${part(taskId)}/resume`, act, {}),
-  startRedrive: (selection: FailedSelection & { readonly fromStart: boolean }, act: Act) =>
+  startRedrive: (selection: FailedSelection & { readonly fromStart: boolean }, act: NewAct) =>
     send<RedriveFacts>("v1/dlq/redrives", act, selection),
-  cancelRedrive: (redriveId: string, act: Act) =>
+  cancelRedrive: (redriveId: string, act: NewAct) =>
     send<RedriveFacts>(`v1/dlq/redrives/${part(redriveId)}/cancel`, act),
-  discard: (selection: FailedSelection, act: Act) =>
+  discard: (selection: FailedSelection, act: NewAct) =>
     send<Answered<typeof deadLetterSpecs.discard>>("v1/dlq/discard", act, selection),
 };
 
 /** An act with an id of its own. Sending it again with the same one does nothing more. */
-export function newAct(): Act {
+export function newAct(): NewAct {
   return { actId: newActId() };
 }
 
@@ -118,7 +123,7 @@ export function part(id: string): string {
   return encodeURIComponent(id);
 }
 
-export function read<Answer>(
+export function readAnswer<Answer>(
   path: string,
   query: Query,
   signal: AbortSignal,
@@ -145,7 +150,7 @@ type Sending = {
  */
 export function send<Answer>(
   path: string,
-  { actId }: Act,
+  { actId }: NewAct,
   body?: object | string,
   { method = "POST", headers = {} }: Sending = {},
 ): Promise<Answer> {

@@ -11,7 +11,7 @@ import { FlotillaError, type ErrorCode } from "../base/errors.ts";
 import type { Verb } from "../protocol/verbs.ts";
 import type { WatchData } from "../protocol/watch.ts";
 import { api, type HomeFacts, type TaskQuery } from "./api.ts";
-import { chance, callLater, isInSight, onSightChange, repeat, wallClockMs } from "./browser.ts";
+import { chance, callLater, isInSight, watchSight, repeat, wallClockMs } from "./browser.ts";
 import { isByTheMinute, type LiveSource, sourcesOf } from "./facts/live/sources.ts";
 import { topicsToWatch } from "./facts/live/stream.ts";
 import { type ServerState, serverStateOf } from "./facts/server-state.ts";
@@ -246,7 +246,7 @@ function wantSoon(): void {
   });
 }
 
-onSightChange(wantSoon);
+watchSight(wantSoon);
 watching.subscribe(() => assess());
 
 /** Keeps a topic's data where it is what is shown, and reads again where it says that something has changed. */

@@ -1,5 +1,5 @@
 import type { UseQueryResult } from "@tanstack/react-query";
-import { read } from "./api.ts";
+import { readAnswer } from "./api.ts";
 import type { SeriesFacts } from "./facts/series/lines.ts";
 import { type Span, spans } from "./facts/series/span.ts";
 import { useLive } from "./live.ts";
@@ -13,7 +13,7 @@ export function useSeries(subject: string | undefined, span: Span): UseQueryResu
   return useLive(
     ["series", subject, span],
     // Up to the server's own time: a browser's clock may be wrong.
-    (signal) => read<SeriesFacts>("v1/series", { subject, step, span: ms }, signal),
+    (signal) => readAnswer<SeriesFacts>("v1/series", { subject, step, span: ms }, signal),
     { isOff: subject === undefined, isSettled: () => true },
   );
 }

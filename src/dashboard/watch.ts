@@ -1,7 +1,7 @@
 import type { WatchData, WatchEvent } from "../protocol/watch.ts";
-import { callLater, requestStream } from "./browser.ts";
+import { callLater, openStream } from "./browser.ts";
+import { createEventReader } from "./facts/live/event-stream.ts";
 import {
-  eventsIn,
   type LinkEvent,
   type LostCause,
   nextLink,
@@ -134,8 +134,6 @@ export function createWatching(parts: WatchingParts): Watching {
 
 // The server sends something every 15 seconds. A connection that is gone without a word is found so.
 const silenceMs = 40_000;
-// More than the largest topic, so that an answer which is no stream isn't kept for ever.
-const maxPendingChars = 8 * 1024 * 1024;
 const refusals: readonly number[] = [400, 403, 404];
 
 /** Follows `GET /v1/watch` until it ends. */
@@ -160,26 +158,22 @@ async function readTopics(
   stop: AbortController,
 ): Promise<LostCause> {
   const search = new URLSearchParams({ topics: topics.join(",") });
-  const { ok, status, body } = await requestStream(`v1/watch?${search}`, stop.signal);
+  const { ok, status, body } = await openStream(`v1/watch?${search}`, stop);
   if (!ok || !body) {
     await body?.cancel();
     return refusals.includes(status) ? "refused" : "away";
   }
   to.opened();
   const reader = body.getReader();
-  const decoder = new TextDecoder();
-  let pending = "";
+  const events = createEventReader();
   for (;;) {
     const cancel = callLater(silenceMs, () => stop.abort());
     const { done, value } = await reader.read().finally(cancel);
     if (done) return "away";
-    const { events, rest } = eventsIn(pending + decoder.decode(value, { stream: true }));
-    pending = rest;
-    for (const { type, data } of events) {
+    for (const event of events.push(value)) {
       // The key was revoked, or the sign-in has ended.
-      if (type === "error") return "away";
-      to.take(JSON.parse(data) as WatchEvent);
+      if (event.type === "error") return "away";
+      to.take(event.value as WatchEvent);
     }
-    if (pending.length > maxPendingChars) stop.abort();
   }
 }

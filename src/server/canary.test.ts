@@ -177,6 +177,7 @@ beforeAll(async () => {
     reason: `because of ${formed}`,
   });
   ids["bulkId"] = bulk.bulkId;
+  ids["flow"] = "order";
   socket.close();
 });
 afterAll(() => server[Symbol.asyncDispose]());

@@ -119,6 +119,9 @@ cursor = $1
 parent_id = $1
 -- values: ["run-1"]
 
+flow_version = $1
+-- values: [2]
+
 -- src/flows/sql.ts: dependenciesOfRun
 select dependency_id as task_id from flotilla.task_dependency where dependent_id = $1
 order by dependent_id limit cast($2 as integer)

@@ -119,6 +119,9 @@ cursor = ?
 parent_id = ?
 -- values: ["run-1"]
 
+flow_version = ?
+-- values: [2]
+
 -- src/flows/sql.ts: dependenciesOfRun
 select dependency_id as task_id from flotilla_task_dependency where dependent_id = ?
 order by dependent_id limit cast(? as integer)

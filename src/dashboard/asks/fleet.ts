@@ -6,12 +6,12 @@ import type { scheduleSpecs } from "../../server/api/schedules.schema.ts";
 import type { throttleSpecs } from "../../server/api/throttles.schema.ts";
 import type { approvalSpecs } from "../../server/api/waiting/approvals.schema.ts";
 import {
-  type Act,
+  type NewAct,
   type Answered,
   api,
   type HomeFacts,
   part,
-  read,
+  readAnswer,
   type RedriveFacts,
   send,
 } from "../api.ts";
@@ -45,23 +45,33 @@ export const fleetAsks = {
     throw new FlotillaError(code, "the server can't count right now");
   },
   throttles: async (signal: AbortSignal): Promise<readonly SeenThrottle[]> =>
-    (await read<Answered<typeof throttleSpecs.list>>("v1/throttles", { limit: 1_000 }, signal))
-      .throttles,
+    (
+      await readAnswer<Answered<typeof throttleSpecs.list>>(
+        "v1/throttles",
+        { limit: 1_000 },
+        signal,
+      )
+    ).throttles,
   schedules: async (signal: AbortSignal): Promise<readonly ListedSchedule[]> =>
-    (await read<Answered<typeof scheduleSpecs.list>>("v1/schedules", { limit: 1_000 }, signal))
-      .schedules,
+    (
+      await readAnswer<Answered<typeof scheduleSpecs.list>>(
+        "v1/schedules",
+        { limit: 1_000 },
+        signal,
+      )
+    ).schedules,
   approvals: async (signal: AbortSignal): Promise<readonly SeenApproval[]> =>
-    (await read<Answered<typeof approvalSpecs.list>>("v1/approvals", { limit: 100 }, signal))
+    (await readAnswer<Answered<typeof approvalSpecs.list>>("v1/approvals", { limit: 100 }, signal))
       .approvals,
   async acts(signal: AbortSignal): Promise<SeenActs> {
     const [{ redrives }, { bulks }] = await Promise.all([
-      read<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal),
-      read<Answered<typeof bulkSpecs.list>>("v1/bulk", {}, signal),
+      readAnswer<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal),
+      readAnswer<Answered<typeof bulkSpecs.list>>("v1/bulk", {}, signal),
     ]);
     return { redrives, bulks };
   },
-  drain: (podId: string, act: Act) =>
+  drain: (podId: string, act: NewAct) =>
     send<Answered<typeof fleetSpecs.drain>>(`v1/pods/${part(podId)}/drain`, act),
-  undrain: (podId: string, act: Act) =>
+  undrain: (podId: string, act: NewAct) =>
     send<Answered<typeof fleetSpecs.undrain>>(`v1/pods/${part(podId)}/undrain`, act),
 };

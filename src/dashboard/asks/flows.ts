@@ -1,7 +1,7 @@
 import type { bulkSpecs } from "../../server/api/acts/bulk.schema.ts";
 import type { fleetSpecs } from "../../server/api/fleet.schema.ts";
 import type { runSpecs } from "../../server/api/runs.schema.ts";
-import { type Act, type Answered, newAct, part, read, send } from "../api.ts";
+import { type NewAct, type Answered, newAct, part, readAnswer, send } from "../api.ts";
 
 /** What the pages of flows and runs ask of the server and do there. */
 
@@ -52,52 +52,53 @@ const afterAllEvents = 2 ** 31 - 1;
 
 export const flowsApi = {
   flows: async (signal: AbortSignal) =>
-    (await read<Answered<typeof runSpecs.flows>>("v1/flows", {}, signal)).flows,
+    (await readAnswer<Answered<typeof runSpecs.flows>>("v1/flows", {}, signal)).flows,
   flow: (flow: string, signal: AbortSignal) =>
-    read<FlowWhole>(`v1/flows/${part(flow)}`, {}, signal),
+    readAnswer<FlowWhole>(`v1/flows/${part(flow)}`, {}, signal),
   machine: async (flow: string, version: number | undefined, signal: AbortSignal) => {
     const path = `v1/flows/${part(flow)}/machine`;
-    return (await read<Answered<typeof runSpecs.machine>>(path, { version }, signal)).machine;
+    return (await readAnswer<Answered<typeof runSpecs.machine>>(path, { version }, signal)).machine;
   },
   runs: (flow: string | undefined, filter: RunQuery, signal: AbortSignal) =>
-    read<RunListPage>("v1/runs", { flow, ...listedAs(filter), limit: runsPerPage }, signal),
+    readAnswer<RunListPage>("v1/runs", { flow, ...listedAs(filter), limit: runsPerPage }, signal),
   openRuns: async (flow: string, version: string | undefined, signal: AbortSignal) => {
     const query = { flow, version, status: "open", limit: runsDrawn };
-    return (await read<RunListPage>("v1/runs", query, signal)).runs;
+    return (await readAnswer<RunListPage>("v1/runs", query, signal)).runs;
   },
   stateSeries: (flow: string, at: string, signal: AbortSignal) =>
-    read<Answered<typeof fleetSpecs.series>>(
+    readAnswer<Answered<typeof fleetSpecs.series>>(
       "v1/series",
       { subject: `flow:${flow} ${at}` },
       signal,
     ),
-  run: (runId: string, signal: AbortSignal) => read<RunWhole>(`v1/runs/${part(runId)}`, {}, signal),
+  run: (runId: string, signal: AbortSignal) =>
+    readAnswer<RunWhole>(`v1/runs/${part(runId)}`, {}, signal),
   history: (runId: string, before: string | undefined, signal: AbortSignal) =>
-    read<RunHistoryPage>(
+    readAnswer<RunHistoryPage>(
       `v1/runs/${part(runId)}/history`,
       { before: before ?? afterAllEvents, limit: eventsPerPage },
       signal,
     ),
   signals: async (runId: string, signal: AbortSignal) =>
     (
-      await read<Answered<typeof runSpecs.signals>>(
+      await readAnswer<Answered<typeof runSpecs.signals>>(
         `v1/runs/${part(runId)}/signals`,
         { limit: 100 },
         signal,
       )
     ).signals,
   children: async (runId: string, signal: AbortSignal) =>
-    (await read<RunListPage>("v1/runs", { parent: runId, limit: maxChildren }, signal)).runs,
+    (await readAnswer<RunListPage>("v1/runs", { parent: runId, limit: maxChildren }, signal)).runs,
 
-  cancelRun: (runId: string, act: Act) =>
+  cancelRun: (runId: string, act: NewAct) =>
     send<{ readonly status: "cancelled" | "cancelling" }>(`v1/runs/${part(runId)}/cancel`, act),
-  resumeRun: (runId: string, act: Act & { readonly as?: number | undefined }) =>
+  resumeRun: (runId: string, act: NewAct & { readonly as?: number | undefined }) =>
     send<Answered<typeof runSpecs.resume>>(
       `v1/runs/${part(runId)}/resume`,
       act,
       act.as === undefined ? {} : { as: act.as },
     ),
-  signalRun: (runId: string, act: Act & { readonly name: string; readonly payload: unknown }) =>
+  signalRun: (runId: string, act: NewAct & { readonly name: string; readonly payload: unknown }) =>
     send<Answered<typeof runSpecs.signal>>(`v1/runs/${part(runId)}/signals`, act, {
       name: act.name,
       payload: act.payload,
@@ -107,10 +108,10 @@ export const flowsApi = {
   /** Changes nothing, so that any act's id will do. */
   previewBulk: (request: RunBulkRequest) =>
     send<RunBulkPreview>("v1/bulk/preview", newAct(), request),
-  startBulk: (request: RunBulkRequest, act: Act) => send<RunBulk>("v1/bulk", act, request),
+  startBulk: (request: RunBulkRequest, act: NewAct) => send<RunBulk>("v1/bulk", act, request),
   bulk: (bulkId: string, signal: AbortSignal) =>
-    read<RunBulk>(`v1/bulk/${part(bulkId)}`, {}, signal),
-  stopBulk: (bulkId: string, act: Act) => send<RunBulk>(`v1/bulk/${part(bulkId)}/stop`, act),
+    readAnswer<RunBulk>(`v1/bulk/${part(bulkId)}`, {}, signal),
+  stopBulk: (bulkId: string, act: NewAct) => send<RunBulk>(`v1/bulk/${part(bulkId)}/stop`, act),
 };
 
 /** A filter as the route of lists takes it. */

@@ -2,7 +2,7 @@ import { type ErrorCode, FlotillaError, hasCode } from "../../base/errors.ts";
 import type { createAssembler } from "../../protocol/assembler/assembler.ts";
 import type { Entry } from "../../protocol/message.ts";
 import { callLater, wallClockMs, watchSight } from "../browser.ts";
-import { createEventReader } from "../facts/sessions/event-stream.ts";
+import { createEventReader } from "../facts/live/event-stream.ts";
 import {
   createTail,
   type TailEvent,

@@ -1,5 +1,5 @@
 import type { limitSpecs } from "../../server/api/limits.schema.ts";
-import { type Act, type Answered, read, send, type TaskListPage } from "../api.ts";
+import { type NewAct, type Answered, readAnswer, send, type TaskListPage } from "../api.ts";
 import { holdersFilter } from "../facts/queues/rows.ts";
 
 /** What the page of queues asks of the server and does there. */
@@ -12,10 +12,10 @@ const maxHolders = 20;
 
 export const queuesApi = {
   limits: (signal: AbortSignal) =>
-    read<Answered<typeof limitSpecs.limits>>("v1/limits", {}, signal),
+    readAnswer<Answered<typeof limitSpecs.limits>>("v1/limits", {}, signal),
   /** The limit of one scope, whether or not it is in the list. */
   limit: async (scope: string, signal: AbortSignal) => {
-    const { limits } = await read<Answered<typeof limitSpecs.limits>>(
+    const { limits } = await readAnswer<Answered<typeof limitSpecs.limits>>(
       "v1/limits",
       { scope },
       signal,
@@ -23,16 +23,16 @@ export const queuesApi = {
     return limits[0];
   },
   tenants: (signal: AbortSignal) =>
-    read<Answered<typeof limitSpecs.tenants>>("v1/tenants", {}, signal),
+    readAnswer<Answered<typeof limitSpecs.tenants>>("v1/tenants", {}, signal),
   /** The tasks that use the slots of a scope. */
   holders: (scope: string, signal: AbortSignal) =>
-    read<TaskListPage>("v1/tasks", { ...holdersFilter(scope), limit: maxHolders }, signal),
+    readAnswer<TaskListPage>("v1/tasks", { ...holdersFilter(scope), limit: maxHolders }, signal),
 
   /** Without a name: everything. */
-  pause: (pause: { readonly name?: string; readonly reason?: string }, act: Act) =>
+  pause: (pause: { readonly name?: string; readonly reason?: string }, act: NewAct) =>
     send<Answered<typeof limitSpecs.pause>>("v1/pause", act, pause),
-  resume: (pause: { readonly name?: string }, act: Act) =>
+  resume: (pause: { readonly name?: string }, act: NewAct) =>
     send<Answered<typeof limitSpecs.resume>>("v1/resume", act, pause),
-  setLimit: (limit: { readonly scope: string; readonly limit: number | null }, act: Act) =>
-    send<ShownLimit>("v1/limits", act, limit, "PUT"),
+  setLimit: (limit: { readonly scope: string; readonly limit: number | null }, act: NewAct) =>
+    send<ShownLimit>("v1/limits", act, limit, { method: "PUT" }),
 };

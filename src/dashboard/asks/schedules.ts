@@ -1,5 +1,5 @@
 import type { scheduleSpecs } from "../../server/api/schedules.schema.ts";
-import { type Act, type Answered, pageSize, part, read, send } from "../api.ts";
+import { type NewAct, type Answered, pageSize, part, readAnswer, send } from "../api.ts";
 
 /** What the pages of schedules ask of the server and do there. */
 
@@ -13,22 +13,24 @@ const pathOf = (scheduleId: string) => `v1/schedules/${part(scheduleId)}`;
 
 export const schedulesApi = {
   list: (cursor: string | undefined, signal: AbortSignal) =>
-    read<SchedulesShown>("v1/schedules", { cursor, limit: pageSize }, signal),
+    readAnswer<SchedulesShown>("v1/schedules", { cursor, limit: pageSize }, signal),
   get: (scheduleId: string, signal: AbortSignal) =>
-    read<ScheduleWhole>(pathOf(scheduleId), {}, signal),
+    readAnswer<ScheduleWhole>(pathOf(scheduleId), {}, signal),
   firings: (scheduleId: string, cursor: string | undefined, signal: AbortSignal) =>
-    read<Answered<typeof scheduleSpecs.firings>>(
+    readAnswer<Answered<typeof scheduleSpecs.firings>>(
       `${pathOf(scheduleId)}/firings`,
       { cursor, limit: firingsOfPage },
       signal,
     ),
 
-  fire: (scheduleId: string, act: Act) =>
+  fire: (scheduleId: string, act: NewAct) =>
     send<Answered<typeof scheduleSpecs.fire>>(`${pathOf(scheduleId)}/fire`, act),
-  pause: (scheduleId: string, act: Act) =>
+  pause: (scheduleId: string, act: NewAct) =>
     send<Answered<typeof scheduleSpecs.pause>>(`${pathOf(scheduleId)}/pause`, act),
-  resume: (scheduleId: string, act: Act) =>
+  resume: (scheduleId: string, act: NewAct) =>
     send<Answered<typeof scheduleSpecs.resume>>(`${pathOf(scheduleId)}/resume`, act),
-  remove: (scheduleId: string, act: Act) =>
-    send<Answered<typeof scheduleSpecs.remove>>(pathOf(scheduleId), act, undefined, "DELETE"),
+  remove: (scheduleId: string, act: NewAct) =>
+    send<Answered<typeof scheduleSpecs.remove>>(pathOf(scheduleId), act, undefined, {
+      method: "DELETE",
+    }),
 };

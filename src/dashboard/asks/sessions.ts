@@ -5,7 +5,7 @@ import type { taskSpecs } from "../../server/api/tasks.schema.ts";
 import type { turnSpecs } from "../../server/api/turns.schema.ts";
 import type { approvalSpecs } from "../../server/api/waiting/approvals.schema.ts";
 import type { whySpecs } from "../../server/api/waiting/why.schema.ts";
-import { type Act, type Answered, part, read, send } from "../api.ts";
+import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";
 import { openStream } from "../browser.ts";
 
 /** What the pages of sessions and of approvals ask of the server, and do there. */
@@ -51,21 +51,21 @@ export const sessionAsks = {
   list: (filter: SessionQuery, cursor: string | undefined, signal: AbortSignal) => {
     const { tenant, ...rest } = filter;
     const query = { ...rest, cursor, limit: sessionsAtOnce };
-    return read<SessionListPage>("v1/sessions", query, signal, ofTenant(tenant));
+    return readAnswer<SessionListPage>("v1/sessions", query, signal, ofTenant(tenant));
   },
   session: (key: SessionKey, signal: AbortSignal) =>
-    read<SessionFacts>(pathOf(key), {}, signal, ofTenant(key.tenant)),
+    readAnswer<SessionFacts>(pathOf(key), {}, signal, ofTenant(key.tenant)),
   entries: (key: SessionKey, page: { after: number; limit: number }, signal: AbortSignal) =>
-    read<EntryPageFacts>(`${pathOf(key)}/messages`, page, signal, ofTenant(key.tenant)),
+    readAnswer<EntryPageFacts>(`${pathOf(key)}/messages`, page, signal, ofTenant(key.tenant)),
   turns: (key: SessionKey, signal: AbortSignal) =>
-    read<Answered<typeof turnSpecs.turns>>(
+    readAnswer<Answered<typeof turnSpecs.turns>>(
       `${pathOf(key)}/turns`,
       { limit: turnsAtOnce },
       signal,
       ofTenant(key.tenant),
     ),
   started: (key: SessionKey, signal: AbortSignal) =>
-    read<Answered<typeof turnSpecs.tasks>>(
+    readAnswer<Answered<typeof turnSpecs.tasks>>(
       `${pathOf(key)}/tasks`,
       {},
       signal,
@@ -74,65 +74,63 @@ export const sessionAsks = {
   /** Events of a session behind a place of its log, as they come. */
   events: (key: SessionKey, from: Readonly<Record<string, string>>, signal: AbortSignal) =>
     openStream(`${pathOf(key)}/events?${new URLSearchParams(from)}`, {
-      headers: { Accept: "text/event-stream", ...ofTenant(key.tenant) },
+      headers: ofTenant(key.tenant),
       signal,
     }),
   approvals: (tenant: string | undefined, cursor: string | undefined, signal: AbortSignal) =>
-    read<ApprovalPageFacts>("v1/approvals", { tenant, cursor, limit: approvalsAtOnce }, signal),
-  why: (taskId: string, signal: AbortSignal) =>
-    read<Answered<typeof whySpecs.get>>(`v1/tasks/${part(taskId)}/why`, {}, signal),
-
-  stop: (key: SessionKey, epoch: number, act: Act) =>
-    send<Answered<typeof sessionSpecs.stop>>(
-      `${pathOf(key)}/stop?epoch=${epoch}`,
-      act,
-      undefined,
-      ofTenant(key.tenant),
+    readAnswer<ApprovalPageFacts>(
+      "v1/approvals",
+      { tenant, cursor, limit: approvalsAtOnce },
+      signal,
     ),
-  regenerate: (key: SessionKey, messageId: string, act: Act) =>
+  why: (taskId: string, signal: AbortSignal) =>
+    readAnswer<Answered<typeof whySpecs.get>>(`v1/tasks/${part(taskId)}/why`, {}, signal),
+
+  stop: (key: SessionKey, epoch: number, act: NewAct) =>
+    send<Answered<typeof sessionSpecs.stop>>(`${pathOf(key)}/stop?epoch=${epoch}`, act, undefined, {
+      headers: ofTenant(key.tenant),
+    }),
+  regenerate: (key: SessionKey, messageId: string, act: NewAct) =>
     send<Answered<typeof sessionSpecs.regenerate>>(
       `${pathOf(key)}/regenerate`,
       act,
       { id: act.actId, messageId },
-      ofTenant(key.tenant),
+      { headers: ofTenant(key.tenant) },
     ),
-  compact: (key: SessionKey, act: Act) =>
-    send<Answered<typeof sessionSpecs.compact>>(
-      `${pathOf(key)}/compact`,
-      act,
-      undefined,
-      ofTenant(key.tenant),
-    ),
+  compact: (key: SessionKey, act: NewAct) =>
+    send<Answered<typeof sessionSpecs.compact>>(`${pathOf(key)}/compact`, act, undefined, {
+      headers: ofTenant(key.tenant),
+    }),
   decide: (
     key: SessionKey,
     { messageId, ...decision }: Decision,
     by: { readonly id: string; readonly author: string | undefined },
-    act: Act,
+    act: NewAct,
   ) =>
     send<Answered<typeof sessionSpecs.toolResults>>(
       `${pathOf(key)}/tool-results`,
       act,
       { ...by, messageId, results: [decision] },
-      ofTenant(key.tenant),
+      { headers: ofTenant(key.tenant) },
     ),
   /** `payload` is JSON as text, so that no digit is lost on the way. */
   signalSession: (
     key: SessionKey,
     signal: { readonly name: string; readonly id: string; readonly author: string | undefined },
     payload: string,
-    act: Act,
+    act: NewAct,
   ) =>
     send<Answered<typeof sessionSpecs.signals>>(
       `${pathOf(key)}/signals`,
       act,
       withPayload(signal, payload),
-      ofTenant(key.tenant),
+      { headers: ofTenant(key.tenant) },
     ),
   signalRun: (
     runId: string,
     signal: { readonly name: string; readonly id: string },
     payload: string,
-    act: Act,
+    act: NewAct,
   ) =>
     send<Answered<typeof runSpecs.signal>>(
       `v1/runs/${part(runId)}/signals`,
@@ -143,7 +141,7 @@ export const sessionAsks = {
     taskId: string,
     signal: { readonly name: string; readonly id: string },
     payload: string,
-    act: Act,
+    act: NewAct,
   ) =>
     send<Answered<typeof taskSpecs.signal>>(
       `v1/tasks/${part(taskId)}/signals`,

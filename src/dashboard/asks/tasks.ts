@@ -2,7 +2,7 @@ import type { bulkSpecs } from "../../server/api/acts/bulk.schema.ts";
 import type { deadLetterSpecs } from "../../server/api/dead-letters.schema.ts";
 import type { taskSpecs } from "../../server/api/tasks.schema.ts";
 import type { whySpecs } from "../../server/api/waiting/why.schema.ts";
-import { type Act, type Answered, part, read, send } from "../api.ts";
+import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";
 import type { BulkFilterFacts } from "../facts/tasks/filter.ts";
 
 /** What the pages of tasks and of failures ask of the server and do there. */
@@ -21,20 +21,21 @@ export type BulkRequestFacts = {
 
 export const tasksApi = {
   why: async (taskId: string, signal: AbortSignal) =>
-    (await read<Answered<typeof whySpecs.get>>(`v1/tasks/${part(taskId)}/why`, {}, signal)).verdict,
+    (await readAnswer<Answered<typeof whySpecs.get>>(`v1/tasks/${part(taskId)}/why`, {}, signal))
+      .verdict,
   bulks: async (signal: AbortSignal) =>
-    (await read<Answered<typeof bulkSpecs.list>>("v1/bulk", { limit: 5 }, signal)).bulks,
+    (await readAnswer<Answered<typeof bulkSpecs.list>>("v1/bulk", { limit: 5 }, signal)).bulks,
   bulk: (bulkId: string, signal: AbortSignal) =>
-    read<BulkFacts>(`v1/bulk/${part(bulkId)}`, {}, signal),
+    readAnswer<BulkFacts>(`v1/bulk/${part(bulkId)}`, {}, signal),
   // A preview changes nothing, so that its act is of no interest.
-  previewBulk: (request: BulkRequestFacts, act: Act) =>
+  previewBulk: (request: BulkRequestFacts, act: NewAct) =>
     send<BulkPreviewFacts>("v1/bulk/preview", act, request),
-  startBulk: (request: BulkRequestFacts, act: Act) => send<BulkFacts>("v1/bulk", act, request),
-  stopBulk: (bulkId: string, act: Act) => send<BulkFacts>(`v1/bulk/${part(bulkId)}/stop`, act),
+  startBulk: (request: BulkRequestFacts, act: NewAct) => send<BulkFacts>("v1/bulk", act, request),
+  stopBulk: (bulkId: string, act: NewAct) => send<BulkFacts>(`v1/bulk/${part(bulkId)}/stop`, act),
   /** Stores a task. The input is JSON text, of which no digit may be lost on the way. */
   enqueue: (
     task: { readonly name: string; readonly input: string; readonly options: object },
-    act: Act,
+    act: NewAct,
   ) =>
     send<Answered<typeof taskSpecs.enqueue>>(
       "v1/tasks",
@@ -44,7 +45,7 @@ export const tasksApi = {
   changeGroup: (
     group: string,
     change: "resolve" | "ignore" | "reopen",
-    { untilMs, ...act }: Act & { readonly untilMs?: number | undefined },
+    { untilMs, ...act }: NewAct & { readonly untilMs?: number | undefined },
   ) =>
     send<Answered<typeof deadLetterSpecs.resolve>>(
       `v1/dlq/groups/${part(group)}/${change}`,

@@ -1,5 +1,5 @@
 import type { throttleSpecs } from "../../server/api/throttles.schema.ts";
-import { type Act, type Answered, part, read, send } from "../api.ts";
+import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";
 import type { ThrottleAt } from "../facts/throttles/throttle.ts";
 
 type Shown = Answered<typeof throttleSpecs.get>;
@@ -16,23 +16,27 @@ const keyIn = ({ key }: ThrottleAt) => (key === "" ? {} : { key });
 
 export const throttleAsks = {
   list: (cursor: string | undefined, signal: AbortSignal) =>
-    read<Answered<typeof throttleSpecs.list>>("v1/throttles", { cursor, limit: listSize }, signal),
+    readAnswer<Answered<typeof throttleSpecs.list>>(
+      "v1/throttles",
+      { cursor, limit: listSize },
+      signal,
+    ),
   one: async (throttle: ThrottleAt, signal: AbortSignal) =>
-    (await read<Shown>(pathOf(throttle), keyIn(throttle), signal)).throttle,
+    (await readAnswer<Shown>(pathOf(throttle), keyIn(throttle), signal)).throttle,
   events: async (throttle: ThrottleAt, signal: AbortSignal) => {
     const query = { ...keyIn(throttle), limit: shownEvents };
-    return (await read<EventPage>(`${pathOf(throttle)}/events`, query, signal)).events;
+    return (await readAnswer<EventPage>(`${pathOf(throttle)}/events`, query, signal)).events;
   },
   /** Asks all pods, so that it is read only while a person looks at it. */
   holders: (throttle: ThrottleAt, signal: AbortSignal) =>
-    read<Answered<typeof throttleSpecs.holders>>(
+    readAnswer<Answered<typeof throttleSpecs.holders>>(
       `${pathOf(throttle)}/holders`,
       // Without a key those of all keys are meant, and with the empty one those without.
       { key: throttle.key, limit: shownHolders },
       signal,
     ),
-  pin: (throttle: ThrottleAt, limit: number, act: Act) =>
+  pin: (throttle: ThrottleAt, limit: number, act: NewAct) =>
     send<Shown>(`${pathOf(throttle)}/pin`, act, { limit, ...keyIn(throttle) }),
-  unpin: (throttle: ThrottleAt, act: Act) =>
+  unpin: (throttle: ThrottleAt, act: NewAct) =>
     send<Shown>(`${pathOf(throttle)}/unpin`, act, keyIn(throttle)),
 };

@@ -1,7 +1,7 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import type { auditSpecs } from "../../server/api/audit.schema.ts";
-import { type Answered, read } from "../api.ts";
+import { type Answered, readAnswer } from "../api.ts";
 import { actWords, auditActions, auditSubject } from "../facts/audit/entry.ts";
 import {
   auditQuery,
@@ -50,7 +50,7 @@ function Entries() {
   const page = useLive(
     ["audit", search],
     (signal) =>
-      read<AuditShown>("v1/audit", { ...auditQuery(search), limit: entriesOfPage }, signal),
+      readAnswer<AuditShown>("v1/audit", { ...auditQuery(search), limit: entriesOfPage }, signal),
     { isSettled: () => cursor !== undefined },
   );
   return (

@@ -16,7 +16,7 @@ import {
   redrivePlan,
   reopenPlan,
   resolvePlan,
-  stopPlan,
+  stopRedrivePlan,
 } from "./tasks/failure-acts.tsx";
 import "../styles/failures.css";
 
@@ -369,7 +369,7 @@ function Redrives({
               <button
                 type="button"
                 className="button small"
-                onClick={() => onPlan(stopPlan(redrive))}
+                onClick={() => onPlan(stopRedrivePlan(redrive))}
               >
                 Stop
               </button>

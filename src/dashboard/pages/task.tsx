@@ -6,6 +6,7 @@ import { bytesText, counted, durationText } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useNow } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
+import { AuditLink } from "../parts/audit-link.tsx";
 import { Badge, StatusMark, When, Wide } from "../parts/marks.tsx";
 import { PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, ShownText } from "../parts/text.tsx";
@@ -39,7 +40,8 @@ export function OneTaskPage() {
       <p className="id-line">
         <code>
           <ShownText text={visibleLine(taskId, 200)} />
-        </code>
+        </code>{" "}
+        <AuditLink subject={taskId} />
       </p>
       <Ready of={found} what="the task">
         {(whole) => <TaskBody whole={whole} steps={steps.data?.steps ?? []} />}
@@ -308,33 +310,49 @@ function Steps({ steps }: { steps: readonly StepFacts[] }) {
   );
 }
 
+// Drawn when they are opened, since a task may have a thousand, each with its detail.
+const eventsAtOnce = 50;
+
 function Events({ whole: { events, next } }: { whole: TaskWhole }) {
+  const [isOpen, setOpen] = useState(false);
+  const [shown, setShown] = useState(eventsAtOnce);
   if (events.length === 0) return null;
   return (
     <section className="block">
-      <details>
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>
           <h2>{counted(events.length, "event")}</h2>
         </summary>
         <ol className="events">
-          {events.map(({ seq, atMs, type, attempt, podId, detail }) => (
-            <li key={seq}>
-              <p>
-                <strong>{visibleLine(type.replaceAll("_", " "), 60)}</strong>{" "}
-                {attempt !== null && <span className="soft">attempt {attempt}</span>}{" "}
-                {podId !== null && (
+          {events
+            .slice(0, isOpen ? shown : 0)
+            .map(({ seq, atMs, type, attempt, podId, detail }) => (
+              <li key={seq}>
+                <p>
+                  <strong>{visibleLine(type.replaceAll("_", " "), 60)}</strong>{" "}
+                  {attempt !== null && <span className="soft">attempt {attempt}</span>}{" "}
+                  {podId !== null && (
+                    <span className="soft">
+                      on <code>{visibleLine(podId, 60)}</code>
+                    </span>
+                  )}{" "}
                   <span className="soft">
-                    on <code>{visibleLine(podId, 60)}</code>
+                    <When atMs={atMs} />
                   </span>
-                )}{" "}
-                <span className="soft">
-                  <When atMs={atMs} />
-                </span>
-              </p>
-              {detail !== null && <JsonValue value={detail} label="the event" />}
-            </li>
-          ))}
+                </p>
+                {detail !== null && <JsonValue value={detail} label="the event" />}
+              </li>
+            ))}
         </ol>
+        {events.length > shown && (
+          <button
+            type="button"
+            className="inline"
+            onClick={() => setShown(shown + eventsAtOnce * 4)}
+          >
+            {counted(events.length - shown, "more event")}
+          </button>
+        )}
         {next !== null && (
           <p className="soft">
             These are the first {counted(events.length, "event")}; the command line has the rest.

@@ -303,7 +303,7 @@ const reads = (...names: string[]) => Object.fromEntries(names.map((name) => [na
 /** What a program may call, with its act, or why it is none. */
 const calls: Record<string, Record<string, string>> = {
   "": {
-    ...reads("waitFor", "approvals", "pods", "sessionCounts", "ping"),
+    ...reads("waitFor", "approvals", "machine", "pods", "sessionCounts", "ping"),
     enqueue: starting,
     enqueueMany: starting,
     enqueueEach: starting,
@@ -388,7 +388,7 @@ const calls: Record<string, Record<string, string>> = {
     ...reads("flows", "throttle", "throttles", "schedules", "bulks", "redrives", "audit", "pods"),
     ...reads("approvals", "sessions", "sessionCounts"),
   },
-  series: reads("read", "subjects"),
+  series: reads("read", "subjects", "totals"),
   sessions: { ...reads("open", "list", "inbox"), create: ofUsers },
   sessionService: {
     ...service,

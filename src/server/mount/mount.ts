@@ -162,8 +162,8 @@ export function mountDashboard<Host = unknown>(
     await authenticator.ready;
     const streams = createEventStreams(clock, defaultBufferBytes, authenticator);
     const serializer = createSerializer({ redactor, contracts, machines });
-    const deadLetters = () => flotilla.deadLetters;
-    const hub = createWatchHub({ flotilla, deadLetters, serializer, clock, log });
+    const sources = { pages: flotilla.pages, deadLetters: () => flotilla.deadLetters, machines };
+    const hub = createWatchHub({ ...sources, serializer, clock, log });
     const app = createApp({
       flotilla,
       apiKeys: [],

@@ -131,10 +131,10 @@ describe("the pages of flows and runs", { timeout: limitMs }, () => {
     expect(await dialog.getByLabel("Signal").inputValue()).toBe("approve");
     await dialog.getByLabel("Payload, as JSON").focus();
     await page.keyboard.type("{by: ada}");
-    await dialog.getByText("The payload is no JSON.").waitFor();
+    await dialog.getByText("This isn't JSON:").waitFor();
     await page.keyboard.press("Control+a");
     await page.keyboard.type('{"id": 12345678901234567890}');
-    await dialog.getByText("Put it in quotes to keep its digits.").waitFor();
+    await dialog.getByText("write it as text, in quotes").waitFor();
     await dialog.getByRole("button", { name: "Send" }).click();
     await dialog.getByRole("alert").waitFor();
     expect((await runOf(runId))?.doing?.type).toBe("waiting_for_signal");

@@ -270,11 +270,11 @@ describe("sessions", { timeout: limitMs }, () => {
       .click();
     await dialog(page).getByLabel("Payload as JSON").fill("{");
     await dialog(page).getByRole("button", { name: "Send" }).click();
-    await page.getByRole("alert").getByText("The payload isn't JSON").waitFor();
+    await page.getByRole("alert").getByText("This isn't JSON").waitFor();
     await dialog(page)
       .getByLabel("Payload as JSON")
       .fill('{"by": "ada", "id": 12345678901234567890}');
-    await dialog(page).getByText("Programs in JavaScript read 12345678901234567890").waitFor();
+    await dialog(page).getByText("The number 12345678901234567890 has more digits").waitFor();
     await dialog(page).getByLabel("Payload as JSON").fill('{"by": "ada"}');
     await dialog(page).getByRole("button", { name: "Send" }).click();
     await page.getByRole("status").getByText("The signal is sent.").waitFor();

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
 import {
-  eventsIn,
   type Link,
   type LinkEvent,
   nextLink,
@@ -109,18 +108,4 @@ describe("what is known of topics", () => {
     const never = viewsAfter(new Map(), { type: "trouble", topic: "x", atMs: 2, ...trouble });
     expect(never.get("x")).toEqual({ trouble });
   });
-});
-
-test("events are read from text that is cut anywhere", () => {
-  const text = `:\n\nevent: snapshot\ndata: {"a":"x: y"}\n\nid: 3\nevent: patch\ndata: {}\n\n:\n\n`;
-  const all = [
-    { type: "snapshot", data: '{"a":"x: y"}' },
-    { type: "patch", data: "{}" },
-  ];
-  expect(eventsIn(text)).toEqual({ events: all, rest: "" });
-  for (let at = 0; at <= text.length; at++) {
-    const first = eventsIn(text.slice(0, at));
-    const second = eventsIn(first.rest + text.slice(at));
-    expect([...first.events, ...second.events]).toEqual(all);
-  }
 });

@@ -107,24 +107,3 @@ function viewAfter(before: TopicView | undefined, event: WatchEvent): TopicView 
 }
 
 /** An event of a stream, as it was sent. */
-export type SentEvent = { readonly type: string; readonly data: string };
-
-/** The events that are whole, and the text after them. What is only there to keep a connection is left out. */
-export function eventsIn(text: string): {
-  readonly events: readonly SentEvent[];
-  readonly rest: string;
-} {
-  const blocks = text.split("\n\n");
-  const rest = blocks.pop()!;
-  const events = blocks.flatMap((block) => {
-    const fields = new Map(
-      block.split("\n").map((line) => {
-        const at = line.indexOf(": ");
-        return at < 0 ? [line, ""] : [line.slice(0, at), line.slice(at + 2)];
-      }),
-    );
-    const [type, data] = [fields.get("event"), fields.get("data")];
-    return type === undefined || data === undefined ? [] : [{ type, data }];
-  });
-  return { events, rest };
-}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import {
-  axisOf,
+  seriesTimes,
   countValue,
   gaugeValue,
   hasCounted,
@@ -36,20 +36,20 @@ const completed = { name: "completed", tone: "good", value: countValue("complete
 
 describe("the axis of a series", () => {
   test("has every minute from the first that is asked for, whole ones", () => {
-    const found = axisOf(series([], { fromMs: at + 1, toMs: at + 2 * minuteMs + 1 }));
+    const found = seriesTimes(series([], { fromMs: at + 1, toMs: at + 2 * minuteMs + 1 }));
     expect(found).toEqual([at, at + minuteMs, at + 2 * minuteMs]);
   });
 
   test("has hours where a point is an hour", () => {
-    const found = axisOf(series([], { step: "hour", toMs: at + 2 * hourMs }));
+    const found = seriesTimes(series([], { step: "hour", toMs: at + 2 * hourMs }));
     expect(found).toHaveLength(2);
     expect(found[1]! - found[0]!).toBe(hourMs);
   });
 
   test("ends somewhere, whatever the times are", () => {
-    expect(axisOf(series([], { toMs: at + 1e15 }))).toHaveLength(1_501);
-    expect(axisOf(series([], { toMs: at - hourMs }))).toEqual([]);
-    expect(axisOf(series([], { toMs: Number.NaN }))).toEqual([]);
+    expect(seriesTimes(series([], { toMs: at + 1e15 }))).toHaveLength(1_501);
+    expect(seriesTimes(series([], { toMs: at - hourMs }))).toEqual([]);
+    expect(seriesTimes(series([], { toMs: Number.NaN }))).toEqual([]);
   });
 });
 

@@ -21,7 +21,7 @@ const stepMs = { minute: 60_000, hour: 3_600_000 } as const;
 const maxTimes = 1_501;
 
 /** The begin of every minute or hour that the answer is about, rising. */
-export function axisOf({ step, fromMs, toMs }: SeriesFacts): number[] {
+export function seriesTimes({ step, fromMs, toMs }: SeriesFacts): number[] {
   const size = stepMs[step];
   const first = Math.floor(fromMs / size) * size;
   const count = Math.ceil((toMs - first) / size);
@@ -39,7 +39,7 @@ export function linesAcross(
   wanted: readonly { readonly series: SeriesFacts; readonly line: WantedLine }[],
 ): PlotLines {
   const answers = new Set(wanted.map(({ series }) => series));
-  const times = new Set([...answers].flatMap(axisOf));
+  const times = new Set([...answers].flatMap(seriesTimes));
   const timesMs = [...times].toSorted((one, other) => one - other);
   const pointsOf = new Map(
     [...answers].map((series) => [

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { ApprovalFacts } from "../../asks/sessions.ts";
-import { decisionId, typedPayload, waitsOf } from "./waits.ts";
+import { decisionId, waitsOf } from "./waits.ts";
 
 const base = { tenant: "default", name: "order", signal: null, untilMs: null, calls: [] };
 const run = (id: string, sinceMs: number, untilMs: number | null = null): ApprovalFacts => ({
@@ -53,31 +53,4 @@ describe("the id of a decision", () => {
     expect(decisionId(long, "a")).not.toBe(decisionId(long, "b"));
     expect(decisionId(long, "a").length).toBeLessThanOrEqual(200);
   });
-});
-
-describe("a payload that is typed", () => {
-  test("is sent digit for digit, and nothing is null", () => {
-    expect(typedPayload("  ")).toEqual({ json: "null" });
-    expect(typedPayload(' {"ok": true, "rate": 1.50, "many": 1e3} ')).toEqual({
-      json: '{"ok": true, "rate": 1.50, "many": 1e3}',
-    });
-  });
-
-  test("with a number that JavaScript can't hold is sent with a warning", () => {
-    expect(typedPayload('{"list": [1, {"id": 12345678901234567890}]}')).toMatchObject({
-      json: '{"list": [1, {"id": 12345678901234567890}]}',
-      warning: expect.stringContaining("12345678901234567000"),
-    });
-    expect(typedPayload("1e999")).toMatchObject({ warning: expect.stringContaining("Infinity") });
-    expect(typedPayload('"12345678901234567890"')).toEqual({ json: '"12345678901234567890"' });
-  });
-
-  test.each(["{", "nope", "{'a': 1}", '{"a": 01}', "[1,]", "undefined"])(
-    "that isn't JSON is refused with a sentence: %s",
-    (text) => {
-      expect(typedPayload(text)).toMatchObject({
-        error: expect.stringContaining("the payload isn't JSON"),
-      });
-    },
-  );
 });

@@ -1,6 +1,4 @@
-import { messageOf } from "../../../base/errors.ts";
 import type { ApprovalFacts } from "../../asks/sessions.ts";
-import { ExactNumber, parseExact } from "../exact-json.ts";
 
 /** One thing that waits for a person: a call that is to be approved, or a signal that is to be sent. */
 export type PersonWait = {
@@ -65,54 +63,4 @@ function hashOf(text: string): string {
     return value.toString(16).padStart(8, "0");
   };
   return hash(0x811c9dc5) + hash(0x12345678);
-}
-
-/** A payload that a person has typed. */
-export type TypedPayload =
-  | { readonly json: string; readonly warning?: string }
-  | { readonly error: string };
-
-/** Checks a payload as it is typed. Nothing at all is null. The text is sent as it is, digit for digit. */
-export function typedPayload(text: string): TypedPayload {
-  const json = text.trim();
-  if (json === "") return { json: "null" };
-  try {
-    const imprecise = impreciseIn(parseExact(json));
-    if (imprecise === undefined) return { json };
-    const kept = String(Number(imprecise));
-    return {
-      json,
-      warning: `Programs in JavaScript read ${imprecise} as ${kept}. As text, in quotes, it keeps its digits.`,
-    };
-  } catch (error) {
-    return { error: `the payload isn't JSON: ${messageOf(error)}` };
-  }
-}
-
-/** A number of a value that JavaScript can't hold as it is written. */
-function impreciseIn(value: unknown): string | undefined {
-  if (value instanceof ExactNumber) {
-    const { source } = value;
-    return isSameNumber(source) ? undefined : source;
-  }
-  if (typeof value !== "object" || value === null) return undefined;
-  for (const each of Object.values(value)) {
-    const found = impreciseIn(each);
-    if (found !== undefined) return found;
-  }
-  return undefined;
-}
-
-/** Whether a numeral means what JavaScript makes of it, as `1.50` and `1e3` do. */
-function isSameNumber(source: string): boolean {
-  const digitsOf = (text: string) =>
-    text
-      .toLowerCase()
-      .replace(/^-/, "")
-      .replace(/e.*$/, "")
-      .replace(".", "")
-      .replace(/^0+/, "")
-      .replace(/0+$/, "");
-  const read = Number(source);
-  return Number.isFinite(read) && digitsOf(String(read)) === digitsOf(source);
 }

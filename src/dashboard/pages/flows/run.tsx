@@ -14,6 +14,7 @@ import { notRead, notSet, stateChangesOf } from "../../facts/flows/state-changes
 import { counted } from "../../facts/spans.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useNow } from "../../live.ts";
+import { AuditLink } from "../../parts/audit-link.tsx";
 import { Badge, StatusMark, When } from "../../parts/marks.tsx";
 import { Failed, Loading, PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
@@ -54,7 +55,8 @@ export function OneRunPage() {
       <p className="id-line">
         <code>
           <ShownText text={visibleLine(runId, 200)} />
-        </code>
+        </code>{" "}
+        <AuditLink subject={runId} />
       </p>
       {whole === undefined && found.error ? (
         <>

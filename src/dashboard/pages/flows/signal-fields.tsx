@@ -1,5 +1,5 @@
 import { useId, useState } from "react";
-import { typedJson } from "../../facts/flows/payload-text.ts";
+import { typedPayload } from "../../facts/payload.ts";
 
 /** What a person types into the fields of a signal, until it is sent. */
 export type SignalDraft = { name: string; payload: string };
@@ -19,10 +19,10 @@ export function typedSignal({
     return {
       trouble: "A signal's name is 1 to 100 letters, digits and _ . : -, and begins with a letter.",
     };
-  const typed = typedJson(payload);
-  return typed.trouble === undefined
-    ? { name: name.trim(), payload: typed.value }
-    : { trouble: typed.trouble };
+  const typed = typedPayload(payload);
+  return "trouble" in typed
+    ? typed
+    : { name: name.trim(), payload: JSON.parse(typed.json) as unknown };
 }
 
 /** The fields of a signal, within a dialog that sends what they hold. */
@@ -30,7 +30,8 @@ export function SignalFields({ draft, names }: { draft: SignalDraft; names: read
   const [name, setName] = useState(draft.name);
   const [payload, setPayload] = useState(draft.payload);
   const namesId = useId();
-  const trouble = typedJson(payload).trouble;
+  const typed = typedPayload(payload);
+  const trouble = "trouble" in typed ? typed.trouble : undefined;
   const troubleId = useId();
   return (
     <div className="fields">

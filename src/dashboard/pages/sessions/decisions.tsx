@@ -1,9 +1,10 @@
 import { useId, useState } from "react";
 import { FlotillaError } from "../../../base/errors.ts";
-import type { Act, HomeFacts } from "../../api.ts";
+import type { NewAct, HomeFacts } from "../../api.ts";
 import { sessionAsks, type SessionKey } from "../../asks/sessions.ts";
 import type { OpenCall } from "../../facts/sessions/conversation.ts";
-import { decisionId, typedPayload } from "../../facts/sessions/waits.ts";
+import { typedPayload } from "../../facts/payload.ts";
+import { decisionId } from "../../facts/sessions/waits.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import type { PlannedAct } from "../../parts/act-dialog.tsx";
 import { ShownText } from "../../parts/text.tsx";
@@ -66,7 +67,7 @@ type SignalTarget = {
   /** What waits, for people. */
   readonly what: string;
   readonly signal: string;
-  send(payload: string, act: Act): Promise<void>;
+  send(payload: string, act: NewAct): Promise<void>;
 };
 
 /** Sends a signal, with a payload that is checked before. */
@@ -89,7 +90,7 @@ function signalPlan({ what, signal, send }: SignalTarget): PlannedAct {
     verb: "Send",
     async perform(act) {
       const payload = typedPayload(text);
-      if ("error" in payload) throw new FlotillaError("invalid_input", payload.error);
+      if ("trouble" in payload) throw new FlotillaError("invalid_input", payload.trouble);
       await send(payload.json, act);
       return "The signal is sent.";
     },
@@ -166,8 +167,7 @@ function PayloadField({ onChange }: { onChange: (text: string) => void }) {
   const id = useId();
   const [text, setText] = useState("");
   const payload = typedPayload(text);
-  const remark =
-    "error" in payload ? payload.error : (payload.warning ?? "Nothing at all is null.");
+  const remark = "trouble" in payload ? payload.trouble : "Nothing at all is null.";
   return (
     <p className="field">
       <label htmlFor={id}>Payload as JSON</label>
@@ -178,14 +178,14 @@ function PayloadField({ onChange }: { onChange: (text: string) => void }) {
         placeholder='{"ok": true}'
         value={text}
         aria-describedby={`${id}-remark`}
-        aria-invalid={"error" in payload}
+        aria-invalid={"trouble" in payload}
         onChange={(event) => {
           setText(event.target.value);
           onChange(event.target.value);
         }}
       />
-      <span id={`${id}-remark`} className={"error" in payload ? "wrong" : "soft"}>
-        {visibleLine(remark.slice(0, 1).toUpperCase() + remark.slice(1), 300)}
+      <span id={`${id}-remark`} className={"trouble" in payload ? "wrong" : "soft"}>
+        {visibleLine(remark, 300)}
       </span>
     </p>
   );

@@ -16,6 +16,7 @@ import { counted, durationText, exactCount } from "../../facts/spans.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
+import { AuditLink } from "../../parts/audit-link.tsx";
 import { Badge, StatusMark, When } from "../../parts/marks.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
@@ -68,7 +69,8 @@ function Followed({ sessionKey: key }: { sessionKey: SessionKey }) {
       <p className="id-line">
         <code>
           <ShownText text={visibleLine(key.sessionId, 200)} />
-        </code>
+        </code>{" "}
+        <AuditLink subject={key.sessionId} />
       </p>
       <Ready of={found} what="the session">
         {(session) => (

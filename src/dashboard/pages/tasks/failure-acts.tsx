@@ -121,7 +121,7 @@ export function reopenPlan({ group, name, state }: ErrorGroupFacts): PlannedAct 
   };
 }
 
-export function stopPlan({ redriveId, open }: RedriveFacts): PlannedAct {
+export function stopRedrivePlan({ redriveId, open }: RedriveFacts): PlannedAct {
   return {
     title: "Stop this redrive?",
     explanation: (

@@ -1,5 +1,5 @@
 import { useRef, useState } from "react";
-import { type Act, newAct } from "../../api.ts";
+import { type NewAct, newAct } from "../../api.ts";
 import { throttleAsks } from "../../asks/throttles.ts";
 import { exactCount } from "../../facts/spans.ts";
 import {
@@ -23,7 +23,7 @@ export function PinDialog({
   const [text, setText] = useState(String(pinned ?? bound));
   const [wasRefused, setRefused] = useState(false);
   // Another limit is another act: the same id would do the first one again.
-  const sent = useRef<{ readonly limit: number; readonly act: Act }>(undefined);
+  const sent = useRef<{ readonly limit: number; readonly act: NewAct }>(undefined);
   const limit = limitIn(text);
   const advice = `A whole number from 0 to ${exactCount(maxPinned)}. 0 stops all calls.`;
   return (

@@ -17,6 +17,7 @@ import {
 import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
+import { AuditLink } from "../../parts/audit-link.tsx";
 import { When, Wide } from "../../parts/marks.tsx";
 import { SpanChoice } from "../../parts/span-choice.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
@@ -52,7 +53,8 @@ export function OneThrottlePage() {
         )}
       </PageTitle>
       <p className="id-line">
-        <Link to="/throttles">All throttles</Link>
+        <Link to="/throttles">All throttles</Link>{" "}
+        <AuditLink subject={key === "" ? name : `${name}/${key}`} />
       </p>
       <Ready of={throttle} what="this throttle">
         {(shown) => (

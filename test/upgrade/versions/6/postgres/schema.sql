@@ -730,3 +730,13 @@ create index bulk_open on flotilla.bulk (created_at)
 where state = 'running';
 
 alter table flotilla.pod add column drain integer not null default 0;
+
+drop index flotilla.task_running_key;
+
+create index task_running_key on flotilla.task (concurrency_key)
+where coalesce(status, '') = 'claimed' and concurrency_key is not null;
+
+drop index flotilla.task_running_tenant;
+
+create index task_running_tenant on flotilla.task (tenant)
+where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default';

@@ -520,11 +520,11 @@ update flotilla.task set claimed_by = 'pod-of-this-version'
   from flotilla.task task
   where name in ('worked') and status = 'pending' and parked = 4 and not exists (select 1 from flotilla.task_limit given
   where given.scope = task.concurrency_key and given.max_running <= (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.concurrency_key between given.scope and given.scope))
+  where coalesce(held.status, '') = 'claimed' and held.concurrency_key between given.scope and given.scope))
 and not exists (select 1 from flotilla.task_limit given
   where given.scope = 'tenant/' || task.tenant
     and given.max_running <= (select count(*) from flotilla.task held
-  where held.status = 'claimed' and held.limited = 1 and held.tenant <> 'default'
+  where coalesce(held.status, '') = 'claimed' and held.limited = 1 and held.tenant <> 'default'
     and held.tenant between task.tenant and task.tenant)) and deaths >= 2
     and (run_at <= (select floor(extract(epoch from statement_timestamp()) * 1000)::bigint) or run_at <= last_update) and (claimed_by is null or claimed_by = 'pod-of-this-version'
   or claimed_by not in (select pod_id from flotilla.pod where status = 'up' and drain = 0)

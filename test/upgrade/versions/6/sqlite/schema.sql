@@ -724,3 +724,13 @@ create index flotilla_bulk_open on flotilla_bulk (created_at)
 where state = 'running';
 
 alter table flotilla_pod add column drain integer not null default 0;
+
+drop index flotilla_task_running_key;
+
+create index flotilla_task_running_key on flotilla_task (concurrency_key)
+where coalesce(status, '') = 'claimed' and concurrency_key is not null;
+
+drop index flotilla_task_running_tenant;
+
+create index flotilla_task_running_tenant on flotilla_task (tenant)
+where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default';
