@@ -56,7 +56,7 @@ const mayImport: Record<string, string[]> = {
     "steps",
   ],
   keys: ["base", "protocol", "store", "audit"],
-  series: ["base", "store"],
+  series: ["base", "protocol", "store"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],

@@ -8,7 +8,7 @@ import type { Machine } from "../flows/machine.ts";
 import type { Runs } from "../flows/runs.ts";
 import type { StuckOptions, StuckRuns } from "../flows/stuck.ts";
 import type { SeriesReader } from "../series/series.ts";
-import { subjectText } from "../series/subject.ts";
+import { subjectText } from "../protocol/series-subject.ts";
 import type { Flotilla } from "./connect.ts";
 import { machineTopic, type MachineView, type PodInfo } from "./pods.ts";
 import type { Usable } from "./handlers.ts";

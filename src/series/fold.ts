@@ -1,7 +1,7 @@
 import { hourMs, minuteMs } from "../base/durations.ts";
 import { addPods, addTimes, type Counts, encodeCounts, parseCounts } from "./counts.ts";
 import { allPods, type Fold, type SeriesRow } from "./sql.ts";
-import { isSummary, maxSubjects, otherOf } from "./subject.ts";
+import { isSummary, maxSubjects, otherOf } from "../protocol/series-subject.ts";
 
 type Folded = Pick<Fold, "puts" | "deletes">;
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { countDurationOf, countOf, encodeCounts } from "./counts.ts";
 import { createRecorder } from "./recorder.ts";
-import { parseSubject, subjectKinds, subjectText } from "./subject.ts";
+import { parseSubject, subjectKinds, subjectText } from "../protocol/series-subject.ts";
 
 const shown = (recorder: ReturnType<typeof createRecorder>) =>
   Object.fromEntries(

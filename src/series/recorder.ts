@@ -1,5 +1,10 @@
 import { addPods, type Counts, newTally, type Tally } from "./counts.ts";
-import { maxSubjects, type SubjectKind, subjectKinds, subjectText } from "./subject.ts";
+import {
+  maxSubjects,
+  type SubjectKind,
+  subjectKinds,
+  subjectText,
+} from "../protocol/series-subject.ts";
 
 export type Recorder = ReturnType<typeof createRecorder>;
 

@@ -15,7 +15,7 @@ import {
 } from "./counts.ts";
 import { startOf } from "./fold.ts";
 import { listSubjects, readMinutes, readSeries } from "./sql.ts";
-import { parseSubject, type SubjectKind, subjectKinds } from "./subject.ts";
+import { parseSubject, type SubjectKind, subjectKinds } from "../protocol/series-subject.ts";
 
 export type SeriesStep = "minute" | "hour";
 

@@ -11,7 +11,7 @@ import {
   type Statement,
   table,
 } from "../store/sql.ts";
-import { type SubjectKind, subjectText } from "./subject.ts";
+import { type SubjectKind, subjectText } from "../protocol/series-subject.ts";
 
 const series = table("series");
 const fold = table("series_fold");

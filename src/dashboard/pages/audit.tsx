@@ -1,5 +1,5 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useEffect, useState } from "react";
+import { type FormEvent, useEffect, useState } from "react";
 import type { auditSpecs } from "../../server/api/audit.schema.ts";
 import { type Answered, readAnswer } from "../api.ts";
 import { actWords, auditActions, auditSubject } from "../facts/audit/entry.ts";
@@ -14,6 +14,7 @@ import { counted } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive } from "../live.ts";
 import { useMayAudit } from "../parts/audit-link.tsx";
+import { type Fact, FactList } from "../parts/blocks.tsx";
 import { Badge, When } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
@@ -240,7 +241,7 @@ function Entry({ entry }: { entry: EntryFacts }) {
 function EntryDetails({ entry }: { entry: EntryFacts }) {
   const [isOpen, setOpen] = useState(false);
   const { id, action, subject, tenant, keyName, user, role, address, actId } = entry;
-  const facts: (readonly [string, ReactNode] | false)[] = [
+  const facts: Fact[] = [
     [
       "Action",
       <Link key="action" to="/audit" search={{ action }}>
@@ -279,18 +280,7 @@ function EntryDetails({ entry }: { entry: EntryFacts }) {
               <JsonValue value={value} label={title.toLowerCase()} />
             </section>
           ))}
-          <dl className="facts">
-            {facts.flatMap((fact) =>
-              fact === false
-                ? []
-                : [
-                    <div key={fact[0]}>
-                      <dt>{fact[0]}</dt>
-                      <dd>{fact[1]}</dd>
-                    </div>,
-                  ],
-            )}
-          </dl>
+          <FactList facts={facts} />
         </div>
       )}
     </details>

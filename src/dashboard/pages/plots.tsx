@@ -12,7 +12,7 @@ import {
   type WantedLine,
 } from "../facts/series/lines.ts";
 import { type Span, spanNamed, spanSearch } from "../facts/series/span.ts";
-import { seriesSubject } from "../facts/series/subject.ts";
+import { subjectText } from "../../protocol/series-subject.ts";
 import { durationText, exactCount } from "../facts/spans.ts";
 import { type ThrottleFacts, useOf } from "../facts/throttles/throttle.ts";
 import { visibleLine } from "../facts/visible.ts";
@@ -162,7 +162,10 @@ function ThrottleUsePlot({ span }: { span: Span }) {
   const busiest = (throttles.data?.throttles ?? [])
     .toSorted(byUse)
     .slice(0, useTones.length)
-    .map((each) => ({ ...each, subject: seriesSubject("throttle", each.name, each.key) }))
+    .map((each) => ({
+      ...each,
+      subject: subjectText({ kind: "throttle", name: each.name, part: each.key }),
+    }))
     .toSorted((one, other) => (one.subject < other.subject ? -1 : 1));
   const { data: first } = useSeries(busiest[0]?.subject, span);
   const { data: second } = useSeries(busiest[1]?.subject, span);
@@ -213,7 +216,7 @@ function byUse(one: ThrottleFacts, other: ThrottleFacts): number {
 /** How often tasks of a name have failed in the last days, whatever their errors. */
 export function FailureTrend({ name }: { name: string }) {
   const seesAll = useSeesAll();
-  const { data } = useSeries(seesAll ? seriesSubject("task", name) : undefined, "7d");
+  const { data } = useSeries(seesAll ? subjectText({ kind: "task", name }) : undefined, "7d");
   const lines = useMemo(() => data && linesOf(data, failures), [data]);
   if (!data || !lines || data.points.length === 0) return null;
   return (

@@ -7,6 +7,7 @@ import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useNow } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { AuditLink } from "../parts/audit-link.tsx";
+import { Block, ErrorBlock, type Fact, FactList } from "../parts/blocks.tsx";
 import { Badge, StatusMark, When, Wide } from "../parts/marks.tsx";
 import { PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, ShownText } from "../parts/text.tsx";
@@ -101,46 +102,6 @@ function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFact
   );
 }
 
-function Block({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <section className="block">
-      <h2>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
-type ErrorFacts = NonNullable<Extract<TaskFacts, { status: "failed" }>["error"]>;
-
-function ErrorBlock({ error }: { error: ErrorFacts }) {
-  const { code, message, stack, taskId } = error;
-  return (
-    <Block title="Error">
-      <div className="error-card">
-        <p>
-          <Badge tone="wrong">{visibleLine(code, 60)}</Badge>{" "}
-          <span className="pre">
-            <LongText text={message} />
-          </span>
-        </p>
-        {taskId !== undefined && (
-          <p>
-            of <TaskLink taskId={taskId} />
-          </p>
-        )}
-        {stack !== undefined && (
-          <details>
-            <summary>Stack</summary>
-            <pre tabIndex={0}>
-              <LongText text={stack} maxChars={10_000} />
-            </pre>
-          </details>
-        )}
-      </div>
-    </Block>
-  );
-}
-
 function TaskLink({ taskId, children }: { taskId: string; children?: ReactNode }) {
   return (
     <Link to="/tasks/$taskId" params={{ taskId }} title={taskId}>
@@ -152,7 +113,7 @@ function TaskLink({ taskId, children }: { taskId: string; children?: ReactNode }
 function Facts({ task }: { task: TaskFacts }) {
   const { failures, maxAttempts, deaths, snoozes, key, scope, scheduledAtMs } = task;
   const attempts = maxAttempts === null ? String(failures) : `${failures} of ${maxAttempts}`;
-  const facts: (readonly [string, ReactNode] | false)[] = [
+  const facts: Fact[] = [
     ["Tenant", <ShownText key="tenant" text={task.tenant} />],
     key !== null && ["Key", <LongText key="key" text={key} maxChars={200} />],
     ["Priority", String(task.priority)],
@@ -172,18 +133,7 @@ function Facts({ task }: { task: TaskFacts }) {
   ];
   return (
     <Block title="Facts">
-      <dl className="facts">
-        {facts.flatMap((fact) =>
-          fact === false
-            ? []
-            : [
-                <div key={fact[0]}>
-                  <dt>{fact[0]}</dt>
-                  <dd>{fact[1]}</dd>
-                </div>,
-              ],
-        )}
-      </dl>
+      <FactList facts={facts} />
     </Block>
   );
 }

@@ -7,6 +7,7 @@ import { counted } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLiveTasks, useMay, useNow, useSeesAll } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
+import { LiveMark } from "../parts/blocks.tsx";
 import { StatusMark, When } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
@@ -45,13 +46,7 @@ export function TasksPage() {
                 All that match …
               </button>
             )}
-            {isLive ? (
-              <span className="live soft">live</span>
-            ) : (
-              <button type="button" className="button small" onClick={() => void list.refetch()}>
-                Read again
-              </button>
-            )}
+            <LiveMark isLive={isLive} onRead={() => void list.refetch()} />
           </div>
         }
       >

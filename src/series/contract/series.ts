@@ -16,7 +16,7 @@ import { createSeriesLeader, foldedAfterMs, hoursKeptMs, minutesKeptMs } from ".
 import { createRecorder } from "../recorder.ts";
 import { createSeriesReader } from "../series.ts";
 import { type SeriesRow, storeCounts } from "../sql.ts";
-import { maxSubjects } from "../subject.ts";
+import { maxSubjects } from "../../protocol/series-subject.ts";
 import { createSeriesWriter, sentForMs } from "../writer.ts";
 
 const ids = uuidv7(systemClock, systemRandom);

@@ -1,6 +1,6 @@
 import { type Command, Option } from "commander";
 import type { Series, SeriesPoint, SeriesStep } from "../../../series/series.ts";
-import type { SubjectKind } from "../../../series/subject.ts";
+import type { SubjectKind } from "../../../protocol/series-subject.ts";
 import { onTarget } from "../../connect.ts";
 import { type TargetFlags, timeOf, withJson, withTarget } from "../../flags.ts";
 import { columns, oneLine, paint, print, printJson } from "../../output.ts";

@@ -15,7 +15,8 @@ import { counted } from "../../facts/spans.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useNow } from "../../live.ts";
 import { AuditLink } from "../../parts/audit-link.tsx";
-import { Badge, StatusMark, When } from "../../parts/marks.tsx";
+import { Block, ErrorBlock, type Fact, FactList } from "../../parts/blocks.tsx";
+import { StatusMark, When } from "../../parts/marks.tsx";
 import { Failed, Loading, PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
 import { JsonValue } from "../../parts/value.tsx";
@@ -121,47 +122,6 @@ function Headline({ run }: { run: RunFacts }) {
   );
 }
 
-function Block({ title, children }: { title: ReactNode; children: ReactNode }) {
-  return (
-    <section className="block">
-      <h2>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
-function ErrorBlock({ error }: { error: NonNullable<RunFacts["error"]> }) {
-  const { code, message, stack, taskId } = error;
-  return (
-    <Block title="Error">
-      <div className="error-card">
-        <p>
-          <Badge tone="wrong">{visibleLine(code, 60)}</Badge>{" "}
-          <span className="pre">
-            <LongText text={message} />
-          </span>
-        </p>
-        {taskId !== undefined && (
-          <p>
-            of{" "}
-            <Link to="/tasks/$taskId" params={{ taskId }}>
-              <code>{visibleLine(taskId, 60)}</code>
-            </Link>
-          </p>
-        )}
-        {stack !== undefined && (
-          <details>
-            <summary>Stack</summary>
-            <pre tabIndex={0}>
-              <LongText text={stack} maxChars={10_000} />
-            </pre>
-          </details>
-        )}
-      </div>
-    </Block>
-  );
-}
-
 /** The state before and after each transition that added to it. */
 function Changes({ page }: { page: RunHistoryPage }) {
   const changes = stateChangesOf(page.history, page.previous === null);
@@ -240,7 +200,7 @@ function Values({ run }: { run: RunFacts }) {
 
 function Facts({ run }: { run: RunFacts }) {
   const { runId, flow, version, key, attempt, deaths, status, intent } = run;
-  const facts: (readonly [string, ReactNode] | false)[] = [
+  const facts: Fact[] = [
     [
       "Flow",
       <Link key="flow" to="/flows/$flow" params={{ flow }}>
@@ -269,18 +229,7 @@ function Facts({ run }: { run: RunFacts }) {
   ];
   return (
     <Block title="Facts">
-      <dl className="facts">
-        {facts.flatMap((fact) =>
-          fact === false
-            ? []
-            : [
-                <div key={fact[0]}>
-                  <dt>{fact[0]}</dt>
-                  <dd>{fact[1]}</dd>
-                </div>,
-              ],
-        )}
-      </dl>
+      <FactList facts={facts} />
     </Block>
   );
 }

@@ -1,5 +1,5 @@
 import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { hasCode } from "../../../base/errors.ts";
 import {
   type FiringFacts,
@@ -19,6 +19,7 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay, useNow, useSeesAll } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { AuditLink } from "../../parts/audit-link.tsx";
+import { type Fact, FactList } from "../../parts/blocks.tsx";
 import { Badge, StatusMark, When, Wide } from "../../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, shortId, ShownText } from "../../parts/text.tsx";
@@ -251,7 +252,7 @@ function ScheduleFactList({ schedule }: { schedule: ScheduleFacts }) {
   const { name, pattern, zone, everyMs, missed, options, revision } = schedule;
   const { createdAtMs, updatedAtMs, lastAtMs } = schedule;
   const { priority, attempts, tenant, concurrencyKey } = options;
-  const facts: (readonly [string, ReactNode] | false)[] = [
+  const facts: Fact[] = [
     [
       "Tasks of",
       <Link key="name" to="/tasks" search={{ name }}>
@@ -287,18 +288,7 @@ function ScheduleFactList({ schedule }: { schedule: ScheduleFacts }) {
   return (
     <section className="block">
       <h2>Facts</h2>
-      <dl className="facts">
-        {facts.flatMap((fact) =>
-          fact === false
-            ? []
-            : [
-                <div key={fact[0]}>
-                  <dt>{fact[0]}</dt>
-                  <dd>{fact[1]}</dd>
-                </div>,
-              ],
-        )}
-      </dl>
+      <FactList facts={facts} />
     </section>
   );
 }

@@ -6,6 +6,7 @@ import { type PersonWait, waitsOf } from "../../facts/sessions/waits.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useHome, useMay, useNow, useSeesAll } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
+import { LiveMark } from "../../parts/blocks.tsx";
 import { Badge, When } from "../../parts/marks.tsx";
 import { useListKeys } from "../../parts/row-keys.ts";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
@@ -33,13 +34,7 @@ export function ApprovalsPage() {
             {waits && waits.length > 0 && !list.hasMore && (
               <span className="soft">{counted(waits.length, "decision")} to make</span>
             )}
-            {list.isLive ? (
-              <span className="live soft">live</span>
-            ) : (
-              <button type="button" className="button small" onClick={list.refetch}>
-                Read again
-              </button>
-            )}
+            <LiveMark isLive={list.isLive} onRead={list.refetch} />
           </div>
         }
       >

@@ -1,5 +1,5 @@
 import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { isTurn } from "../../../protocol/message.ts";
 import { type FollowedSession, followSession } from "../../asks/follow-session.ts";
 import {
@@ -17,6 +17,7 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { AuditLink } from "../../parts/audit-link.tsx";
+import { Block, type Fact, FactList } from "../../parts/blocks.tsx";
 import { Badge, StatusMark, When } from "../../parts/marks.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
@@ -269,19 +270,10 @@ function SessionActs({
   );
 }
 
-function Block({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <section className="block">
-      <h2>{title}</h2>
-      {children}
-    </section>
-  );
-}
-
 function Facts({ session, turns }: { session: SessionFacts; turns: readonly TurnFacts[] }) {
   const { tenant, agents, users, lastSeq, tokens, createdAtMs, activeAtMs } = session;
   const { input, output, cost } = spentOn(turns);
-  const facts: (readonly [string, ReactNode] | false)[] = [
+  const facts: Fact[] = [
     ["Tenant", <ShownText key="tenant" text={tenant} />],
     ["Agents", <LongText key="agents" text={agents.join(", ")} maxChars={200} />],
     users.length > 0 && ["Users", <LongText key="users" text={users.join(", ")} maxChars={200} />],
@@ -297,18 +289,7 @@ function Facts({ session, turns }: { session: SessionFacts; turns: readonly Turn
   ];
   return (
     <Block title="Facts">
-      <dl className="facts">
-        {facts.flatMap((fact) =>
-          fact === false
-            ? []
-            : [
-                <div key={fact[0]}>
-                  <dt>{fact[0]}</dt>
-                  <dd>{fact[1]}</dd>
-                </div>,
-              ],
-        )}
-      </dl>
+      <FactList facts={facts} />
     </Block>
   );
 }

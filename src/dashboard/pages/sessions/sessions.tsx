@@ -3,6 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from "react";
 import { sessionAsks, type SessionFacts, type SessionQuery } from "../../asks/sessions.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useHome, useLive, useMay, useSeesAll } from "../../live.ts";
+import { LiveMark } from "../../parts/blocks.tsx";
 import { Badge, When } from "../../parts/marks.tsx";
 import { useListKeys } from "../../parts/row-keys.ts";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
@@ -31,13 +32,7 @@ export function SessionsPage() {
                 {waiting.size === 1 ? "1 waits" : `${waiting.size} wait`} for a person
               </Link>
             )}
-            {list.isLive ? (
-              <span className="live soft">live</span>
-            ) : (
-              <button type="button" className="button small" onClick={list.refetch}>
-                Read again
-              </button>
-            )}
+            <LiveMark isLive={list.isLive} onRead={list.refetch} />
           </div>
         }
       >

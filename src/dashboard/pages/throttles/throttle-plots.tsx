@@ -9,7 +9,7 @@ import {
   type SeriesFacts,
 } from "../../facts/series/lines.ts";
 import type { Span } from "../../facts/series/span.ts";
-import { seriesSubject } from "../../facts/series/subject.ts";
+import { subjectText } from "../../../protocol/series-subject.ts";
 import { durationText, exactCount } from "../../facts/spans.ts";
 import { boundLine, boundMarks, withPresent } from "../../facts/throttles/bound-line.ts";
 import type { ThrottleEventFacts, ThrottleFacts } from "../../facts/throttles/throttle.ts";
@@ -26,7 +26,10 @@ type PlotsProps = {
 
 /** A throttle over time: its limit with the changes marked, calls, latency, tokens and money. */
 export function ThrottlePlots({ throttle, events, span }: PlotsProps) {
-  const series = useSeries(seriesSubject("throttle", throttle.name, throttle.key), span);
+  const series = useSeries(
+    subjectText({ kind: "throttle", name: throttle.name, part: throttle.key }),
+    span,
+  );
   return (
     <Ready of={series} what="what was counted">
       {(found) => (
