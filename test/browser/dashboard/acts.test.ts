@@ -68,6 +68,7 @@ describe("acts", { timeout: limitMs }, () => {
     expect(await statusOf(taskId)).toBe("claimed");
     expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Cancel");
     await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Cancel this task?" }).waitFor();
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     await page.getByText("cancelled", { exact: true }).first().waitFor();
