@@ -36,10 +36,20 @@ const onPostgres = [
 ];
 /** Whole servers under load, each for longer than all other units of its room together. */
 const slow = [
+  "cli/roles",
+  "client/ai-sdk/transport",
+  "client/react/hooks",
+  "pods/heartbeat-thread",
+  "runtime/pod-facts",
+  "runtime/start-pod",
   "server/admission/overload",
+  "server/api/acts/bulk",
   "server/api/page-bytes",
-  "server/unread",
-  "testing/throttles",
+  "server/auth/{stored-keys,signed-in}",
+  "server/{canary,openapi,quotas,roles,unread}",
+  "server/sign-in/sign-in",
+  "store/codec/codec",
+  "testing/{later,throttles}",
   "throttles/learning-loop",
 ].map((name) => `src/${name}.test.ts`);
 /** Each of these needs a process of its own: it traces one, fills one, or starts a browser. */
@@ -50,16 +60,18 @@ const crash = "test/crash/**/*.test.ts";
  * neighbour would look like a fault.
  */
 const crashAlone = [
-  "flows/points",
-  "postgres/locks",
-  "postgres/many",
-  "postgres/network",
-  "postgres/quiet",
-  "tasks/fences",
-  "tasks/misbehaving",
-  "tasks/storm",
-  "tasks/within",
-].map((name) => `test/crash/${name}.test.ts`);
+  "crash/flows/points",
+  "crash/postgres/locks",
+  "crash/postgres/many",
+  "crash/postgres/network",
+  "crash/postgres/quiet",
+  "crash/tasks/fences",
+  "crash/tasks/misbehaving",
+  "crash/tasks/storm",
+  "crash/tasks/within",
+  "cluster/network",
+  "cluster/storm",
+].map((name) => `test/${name}.test.ts`);
 
 // Of three files at a time one mostly waits, for a process, a disk or a lease.
 const maxWorkers = Math.max(3, availableParallelism());
@@ -144,7 +156,7 @@ export default defineConfig({
           name: "process",
           globalSetup: withPostgres,
           include: ["test/**/*.test.ts", ...slow],
-          exclude: [...shape, ...own, ...onPostgres, onEveryStore, crash],
+          exclude: [...shape, ...own, ...onPostgres, onEveryStore, crash, ...crashAlone],
           isolate: false,
           maxWorkers,
           sequence: { groupOrder: 1 },

@@ -96,6 +96,7 @@ const sessionWorks = [
   "pods-acked",
   "growth",
 ];
+const clusterWorks = ["append", "acked", "replay", "failover", "hop"];
 const serverWorks = ["requests", "bulk", "acts", "audit"];
 const dashboardWorks = ["answers", "loads", "events", "frames", "drain"];
 const agentWorks = ["call", "turns", "bytes", "resume", "silence"];
@@ -122,7 +123,8 @@ function usageOf(names: readonly string[]): string {
   return `usage: npm run bench -- <name> [--store <store>] [--json] [--quick] [--profile <folder>]
 
   name       ${names.join(", ")}; render puts saved figures into docs/benchmarks.md
-  --store    what it runs on: sqlite (default) or postgres (default of flows and steps)
+  --store    what it runs on: sqlite (default) or postgres (default of flows, steps
+             and cluster)
   --json     one object per line, { metric, value, unit, versus }, and nothing else
   --quick    the same work, smaller: ends within 45 s on sqlite, within minutes on postgres
   --only     some of the work: ${sqliteWorks.join(", ")};
@@ -131,7 +133,7 @@ function usageOf(names: readonly string[]): string {
              which statements the server was busy with
   --beside   another checkout, with its packages installed: its programs take turns with ours in
              every round, as the system "beside"; peers only where --systems names them.
-             Not for throttle, server and dashboard, and not for ${notBeside.join(", ")}
+             Not for throttle, server, dashboard and cluster, and not for ${notBeside.join(", ")}
   --rounds   how often each system has its turn
   --save     keeps the figures in bench/results, for render
 
@@ -163,6 +165,11 @@ with sessions, over sockets from another process:
   --only     some of the work: ${sessionWorks.join(", ")}
   --tasks    how many sessions the store has when its server is started again
   --logs     how many logs the store has, a power of two, in place of the default
+  --save     keeps every round in bench/results, for render
+
+with cluster, on three servers of NATS that flush, beside those servers alone:
+  --only     some of the work: ${clusterWorks.join(", ")}
+  --logs     how many logs there are, a power of two, in place of the default
   --save     keeps every round in bench/results, for render
 
 with agents, of ten calls and ten tools, beside the same agent without durable:
@@ -238,15 +245,17 @@ export function readArguments(args: string[], names: readonly string[]): Argumen
   const text = (key: keyof typeof options) => values[key] as string | undefined;
   const simulates = name === "throttle";
   const flows = name === "flows" || name === "steps";
-  const compares = flows || ["sessions", "agents", "server", "dashboard"].includes(name);
-  const store = text("store") ?? (flows ? "postgres" : "sqlite");
+  const clustered = name === "cluster";
+  const compares =
+    flows || clustered || ["sessions", "agents", "server", "dashboard"].includes(name);
+  const store = text("store") ?? (flows || clustered ? "postgres" : "sqlite");
   if (store === "sqlite" && !simulates && !compares) {
     const vain = ofComparison.find((key) => values[key]);
     if (vain) fail(`--${vain} is for --store postgres`);
   }
   const beside = text("beside") === undefined ? undefined : resolve(text("beside")!);
   const hindrance =
-    beside && ["throttle", "server", "dashboard"].includes(name)
+    beside && ["throttle", "server", "dashboard", "cluster"].includes(name)
       ? `${name} has no --beside`
       : beside && whyNotBeside(beside);
   if (hindrance) fail(hindrance);
@@ -291,6 +300,9 @@ function kindsOf(name: string, store: string) {
   }
   if (name === "sessions") {
     return { work: "work", works: sessionWorks, system: "system", systems: [] };
+  }
+  if (name === "cluster") {
+    return { work: "work", works: clusterWorks, system: "system", systems: [] };
   }
   if (name === "server") {
     return { work: "work", works: serverWorks, system: "system", systems: [] };

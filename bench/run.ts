@@ -34,6 +34,7 @@ const benches: Readonly<Record<string, Readonly<Record<string, Load>>>> = {
   flows: { postgres: () => import("./flows.ts"), sqlite: () => import("./flows.ts") },
   steps: { postgres: () => import("./steps.ts"), sqlite: () => import("./steps.ts") },
   sessions: { sqlite: () => import("./sessions.ts"), postgres: () => import("./sessions.ts") },
+  cluster: { postgres: () => import("./cluster.ts") },
   agents: { sqlite: () => import("./agents.ts"), postgres: () => import("./agents.ts") },
   server: { sqlite: () => import("./server.ts"), postgres: () => import("./server.ts") },
   dashboard: { sqlite: () => import("./dashboard.ts"), postgres: () => import("./dashboard.ts") },

@@ -13,7 +13,7 @@ import { root } from "./entries.ts";
 
 const dashboardSources = [
   "src/dashboard/**",
-  "src/base/**/*.ts",
+  "src/{base,protocol}/**/*.ts",
   "build/dashboard.ts",
   "package-lock.json",
 ];

@@ -6,6 +6,7 @@ export type { Backoff } from "./base/backoff.ts";
 export type { Bulk, BulkAction, BulkRequest, BulkState } from "./bulk/bulk.ts";
 export type {
   BulkListOptions,
+  BulkOutcome,
   BulkPage,
   BulkPreview,
   Bulks,
@@ -159,6 +160,7 @@ export type { WaitOptions } from "./tasks/inspect/wait-for.ts";
 export type { WhyOptions } from "./tasks/inspect/why.ts";
 export type { Pod, PodEvent } from "./runtime/pod.ts";
 export { type Config, defineConfig } from "./runtime/config.ts";
+export type { NatsConfig, NatsCredentials, NatsDurability, NatsTls } from "./bus/nats/config.ts";
 export {
   type ApiKey,
   type Login,
@@ -221,7 +223,7 @@ export type {
   RevokeTokens,
   TokenRevocations,
 } from "./keys/revocations.ts";
-export type { Links, Started, StartedBy } from "./links/links.ts";
+export type { LinkedTask, Links, Started, StartedBy } from "./links/links.ts";
 export type {
   CountedListOptions,
   CountedPage,

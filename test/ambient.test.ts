@@ -7,6 +7,7 @@ import { importsOf, shippedSources, type Source } from "./sources.ts";
 const adapters: Record<string, string> = {
   "src/base/clock.ts": "is the system clock that everything else is given",
   "src/base/random.ts": "is the system's randomness that everything else is given",
+  "src/bus/nats/monitor.ts": "reads what servers of NATS say of themselves over HTTP",
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
   "src/dashboard/browser.ts": "is the page that the dashboard runs in",

@@ -217,6 +217,22 @@ describe("a list of sessions", () => {
       "You said two",
     ]);
   });
+
+  test("has those with a value in their metadata, by the store and by a server", async () => {
+    const made = await fetch(`${url}/v1/sessions`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ users: ["hedy"], metadata: { ticket: { id: 7 }, plan: "pro" } }),
+    });
+    const { sessionId } = (await made.json()) as { sessionId: string };
+    for (const through of [[], ["--url", url]]) {
+      const found = (...values: string[]) => sessionIds("--metadata", ...values, ...through);
+      expect(await found("ticket.id=7", "plan=pro")).toEqual([sessionId]);
+      expect(await found('ticket.id="7"')).toEqual([]);
+      const wrong = await run(["sessions", "list", "--metadata", "ticket", ...through]);
+      expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining("--metadata takes")]);
+    }
+  });
 });
 
 describe("agents on the command line", () => {

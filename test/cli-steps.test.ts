@@ -2,6 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { copyKey } from "../src/protocol/copies.ts";
 import { built } from "./built.ts";
 import { run as runIn, type Running, start } from "./command.ts";
 
@@ -107,6 +108,19 @@ describe.each([
     expect((await flotilla("tasks", "signal", "none", "review")).code).toBe(4);
     const { stdout } = await flotilla("tasks", "show", taskId);
     expect(stdout).toMatch(/steps\n +review +done +/);
+  });
+
+  test("sees the copies of a task that were run", async () => {
+    const taskId = await enqueue("waiting");
+    const copied = await ask("POST", "/v1/tasks", {
+      name: "waiting",
+      input: 2,
+      options: { key: copyKey(taskId, "0123456789abcdef") },
+    });
+    const { stdout } = await flotilla("tasks", "show", taskId);
+    expect(stdout).toMatch(new RegExp(`\ncopies\n +${copied.body.taskId} +waiting +\\w+\n`));
+    const ofCopy = await flotilla("tasks", "show", copied.body.taskId as string);
+    expect(ofCopy.stdout).not.toContain("copies");
   });
 
   test("lets a task go on that was set aside, without the step that has changed", async () => {

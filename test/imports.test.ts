@@ -33,7 +33,7 @@ const mayImport: Record<string, string[]> = {
   store: ["base"],
   pods: ["base", "store"],
   bus: ["base", "store"],
-  links: ["base", "store"],
+  links: ["base", "protocol", "store"],
   quotas: ["base", "store"],
   audit: ["base", "redaction", "store", "pods"],
   throttles: ["base", "store", "pods", "audit"],

@@ -15,10 +15,8 @@ const short: Record<string, string> = {
   "src/server/api/access/sign-ins.ts": "is one resource",
   "src/server/api/access/quotas.ts": "is one resource",
   "src/server/api/limits.ts": "is one resource",
-  "src/server/api/throttles.ts": "is one resource",
   "src/server/watch/watch.ts": "is one resource",
   "src/client/lazy.ts": "is what a page loads later, as one chunk",
-  "src/cli/doctor/doctor.ts": "is loaded when it is asked for",
   "src/testing/sql.ts": "is what the room has of statements, which belong in a file of their own",
   "src/throttles/learning/aimd.ts": "is one algorithm",
 };

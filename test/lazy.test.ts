@@ -12,8 +12,17 @@ describe("what a command doesn't need isn't loaded", () => {
   test("a pod without a server carries nothing of one", () => {
     const loaded = packagesOf("src/cli/run-pod.ts");
     expect(
-      loaded.filter((name) => /^(hono|@hono|zod|jose|ws|prom-client|undici|pg)/.test(name)),
+      loaded.filter((name) => /^(hono|@hono|zod|jose|ws|prom-client|undici|pg|@nats)/.test(name)),
     ).toEqual([]);
+  });
+
+  test("clients of databases and of NATS come with the first connection to one", () => {
+    const starts = [
+      "src/store/postgres/postgres.ts",
+      "src/bus/nats/nats.ts",
+      "src/sessions/log/jetstream/connect.ts",
+    ];
+    for (const start of starts) expect(packagesOf(start)).toEqual([]);
   });
 
   test("a server that checks no tokens doesn't load what checks them", () => {

@@ -41,7 +41,7 @@ async function onBareMachine(args: readonly string[]) {
   for (const each of ["machine", "tmp"]) mkdirSync(at(each), { recursive: true });
   const bare = { PATH: folder, FLOTILLA_TEST_ROOT: at("machine"), TMPDIR: at("tmp") };
   const kept = Object.entries(process.env).filter(
-    ([name]) => !/^(CHROMIUM_PATH|FLOTILLA_TEST_.*|NODE_OPTIONS|VITEST.*)$/.test(name),
+    ([name]) => !/^(CHROMIUM_PATH|NATS_SERVER|FLOTILLA_TEST_.*|NODE_OPTIONS|VITEST.*)$/.test(name),
   );
   const child = spawn(process.execPath, args, {
     cwd: root,
@@ -88,6 +88,20 @@ describe("what the tests need beyond npm", () => {
     expect(failure).toBeUndefined();
     expect(calls).toEqual([["sail-package", "oar-package"]]);
     getParts(wanted, () => expect.unreachable("nothing is missing any more"));
+  });
+
+  test("is got in a way of its own where it has one, after all others, unless they brought it", () => {
+    const order: string[] = [];
+    const own = (name: string) => ({ ...partIn(name), get: () => void order.push(name) });
+    const wanted = [own("sail"), partIn("oar"), own("keel")];
+    getParts(wanted, (names) => {
+      order.push(...names);
+      put("keel");
+      return undefined;
+    });
+    expect(order).toEqual(["oar-package", "sail"]);
+    const failing = { ...partIn("mast"), get: () => "no wood" };
+    expect(getParts([failing, partIn("rope")], () => "no hemp")).toBe("no hemp\nno wood");
   });
 
   const installing = `import { installPackages } from ${urlOf("parts.ts")};
@@ -142,16 +156,28 @@ describe("what the tests need beyond npm", () => {
 });
 
 describe("a run of the tests on a machine where they lack something", () => {
-  const packages = ["postgresql", "chromium", "pgbouncer", "libfaketime", "openssl", "sqlite3"];
+  const packages = [
+    "postgresql",
+    "chromium-headless-shell",
+    "pgbouncer",
+    "libfaketime",
+    "openssl",
+    "sqlite3",
+    ...(process.platform === "linux" ? ["strace", "iproute2", "nftables"] : []),
+  ];
   /** What those packages bring, as far as it is looked for. */
   const files = [
     "lib/postgresql/15/bin/initdb",
     "lib/postgresql/15/bin/postgres",
-    "bin/chromium",
+    "bin/chromium-headless-shell",
     "sbin/pgbouncer",
     "lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1",
     "bin/openssl",
     "bin/sqlite3",
+    "sbin/nats-server",
+    "sbin/ip",
+    "sbin/nft",
+    "bin/strace",
   ].map((path) => join("machine/usr", path));
 
   test("gets all of it before the first test, and ends with what to do where that fails", async () => {
@@ -173,7 +199,7 @@ describe("a run of the tests on a machine where they lack something", () => {
 
   test("gets it once for all kinds of tests", async () => {
     const puts = files.map((path) => {
-      const version = String.raw`#!/bin/sh\necho postgres 15.1\n`;
+      const version = String.raw`#!/bin/sh\necho version 15.1.0\n`;
       const to = at(path);
       return `mkdir -p ${dirname(to)}; printf '${version}' > ${to}; chmod 755 ${to}`;
     });

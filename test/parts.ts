@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { accessSync, constants, existsSync, readdirSync, statSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
+import { findNatsServer, getNatsServer, oldestNatsServer } from "./nats/binaries.ts";
 import { installedPrograms, oldestVersion, onMachine } from "./postgres/installed.ts";
 import { keptPrograms } from "./postgres/packaged.ts";
 
@@ -12,6 +13,8 @@ export type Part = {
   readonly package: string;
   /** Where it is, or undefined where it isn't installed. */
   find(): string | undefined;
+  /** Gets it where that package is too old, after all others. Gives why that failed, if it did. */
+  get?(): string | undefined;
   /** How to have it where apt-get can't install it. */
   readonly otherwise?: string;
 };
@@ -27,10 +30,16 @@ const usualFolders = [
 ].map(onMachine);
 const onPath = (process.env["PATH"] ?? "").split(delimiter).filter((each) => each !== "");
 const folders = [...onPath, ...usualFolders];
+// The shell without windows takes a sixth of the time of the others for a page.
 const browsers = [
-  ...["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"].flatMap(
-    (name) => folders.map((folder) => join(folder, name)),
-  ),
+  ...[
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+  ].flatMap((name) => folders.map((folder) => join(folder, name))),
   onMachine("/Applications/Chromium.app/Contents/MacOS/Chromium"),
   onMachine("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"),
 ];
@@ -45,7 +54,7 @@ export const parts = {
   },
   chromium: {
     what: "Chromium or Chrome",
-    package: "chromium",
+    package: "chromium-headless-shell",
     find: () => findBrowser(process.env["CHROMIUM_PATH"] ?? "", browsers),
     otherwise: "macOS: brew install --cask chromium; or name its program in CHROMIUM_PATH",
   },
@@ -53,7 +62,18 @@ export const parts = {
   faketime: { what: "libfaketime", package: "libfaketime", find: findFakeTime },
   openssl: { what: "openssl", package: "openssl", find: () => program("openssl") },
   sqlite: { what: "the sqlite3 program", package: "sqlite3", find: () => program("sqlite3") },
+  nats: {
+    what: `a NATS server, version ${oldestNatsServer.join(".")} or later`,
+    package: "nats-server",
+    find: () => findNatsServer(),
+    get: () => getNatsServer(),
+    otherwise:
+      "of Debian only forky and later have one that is new enough; macOS: brew install nats-server; or name its program in NATS_SERVER",
+  },
   redis: { what: "Redis", package: "redis-server", find: () => program("redis-server") },
+  ip: { what: "the ip program", package: "iproute2", find: () => program("ip") },
+  nft: { what: "the nft program", package: "nftables", find: () => program("nft") },
+  strace: { what: "strace", package: "strace", find: () => program("strace") },
 } satisfies Record<string, Part>;
 
 export type PartName = keyof typeof parts;
@@ -68,11 +88,18 @@ export function part(name: PartName): string {
   throw missing([parts[name]]);
 }
 
-/** Installs those that are missing, all with one call of apt-get. Gives why that failed, if it did. */
+/**
+ * Installs those that are missing, all with one call of apt-get, but for those that have a way of their own.
+ * Gives why that failed, if it did.
+ */
 export function getParts(wanted: readonly Part[], install = installPackages): string | undefined {
   const absent = wanted.filter((each) => each.find() === undefined);
-  if (absent.length === 0) return undefined;
-  return install(absent.map((each) => each.package));
+  const packages = absent.filter((each) => !each.get).map((each) => each.package);
+  const failures = [
+    packages.length > 0 ? install(packages) : undefined,
+    ...absent.filter((each) => each.find() === undefined).map((each) => each.get?.()),
+  ];
+  return failures.filter((each) => each !== undefined).join("\n") || undefined;
 }
 
 /** Says what is missing and what to do about it. */

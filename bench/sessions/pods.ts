@@ -11,6 +11,7 @@ import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
 import type { Loaded, LoadParams } from "./load.ts";
 import { makeSessions } from "./dial.ts";
+import type { ServerParams } from "./server.ts";
 import { addressOf, during, type Running, type Site } from "./site.ts";
 
 export type PodsWork = {
@@ -25,39 +26,69 @@ const sharedLimitMs = 60_000;
 
 /** Acks for clients of one pod whose sessions are all in logs that another pod owns. */
 export async function measurePods(site: Site, work: PodsWork): Promise<Work[]> {
-  const { perSecond, warmMs, runMs } = work;
   const p50 = collect("sessions.pods.p50", "ms", "lower");
   const p95 = collect("sessions.pods.p95", "ms", "lower");
   const p99 = collect("sessions.pods.p99", "ms", "lower");
-  // Which pod owns which log is read with our own statements, so another checkout takes no part.
-  const ours = { key: "flotilla" } as const;
   await takeTurns(site, [ours], async ({ key }, round) => {
-    const store = await site.place.fresh();
-    const pods = [await site.serve(ours, store), await site.serve(ours, store)];
-    const [near, far] = pods as [Running, Running];
-    await makeSessions(near.httpUrl!, ["the first one makes the logs"]);
-    const heads = await shared(store, far.podId);
-    const params: LoadParams = {
-      ...addressOf(near),
-      sessions: sessionsOf(heads, far.podId, work.clients),
-      joins: true,
-      work: { type: "open", perSecond, warmMs, runMs },
-    };
-    const { result, serverMs, storeMs } = await runLoad(site, params, { pods, store });
-    const { acked, refused, lost, latency, late } = result;
-    const cut = refused + lost > 0;
-    p50.add(key, { value: latency.p50, ...(cut && { cut }) });
-    p95.add(key, { value: latency.p95, ...(cut && { cut }) });
-    p99.add(key, { value: latency.p99, ...(cut && { cut }) });
-    const us = (ms: number) => ((ms * 1_000) / Math.max(1, acked)).toFixed(0);
-    site.options.progress(
-      `sessions.pods, round ${round} of ${site.rounds}: ${perSecond}/s across pods: p50, p95, p99 ` +
-        `${[latency.p50, latency.p95, latency.p99].map((each) => each.toFixed(2)).join(", ")} ms of ${acked}` +
-        `${cut ? `, ${refused} refused, ${lost} unanswered` : ""}; sent late by p50 ${late.p50.toFixed(2)} ms; ` +
-        `CPU us per message: both servers ${us(serverMs)}, store ${storeMs === undefined ? "none" : us(storeMs)}`,
-    );
+    const { latency, cut } = await acrossPods(site, work, `sessions.pods, round ${round}`);
+    p50.add(key, { value: latency.p50, ...cut });
+    p95.add(key, { value: latency.p95, ...cut });
+    p99.add(key, { value: latency.p99, ...cut });
   });
   return [p50.work, p95.work, p99.work];
+}
+
+/** The same through servers of NATS, beside the way through rows of the store. */
+export async function measureHop(
+  site: Site,
+  { nats, ...work }: PodsWork & { readonly nats: readonly string[] },
+): Promise<Work[]> {
+  const p50 = collect(`cluster.hop.p50_at_${work.perSecond}`, "ms", "lower");
+  const p95 = collect(`cluster.hop.p95_at_${work.perSecond}`, "ms", "lower");
+  const ways = [
+    { key: "flotilla", params: { nats } },
+    { key: "rows", params: {} },
+  ];
+  await takeTurns(site, ways, async ({ key, params }, round) => {
+    const name = `cluster.hop by ${key}, round ${round}`;
+    const { latency, cut } = await acrossPods(site, work, name, params);
+    p50.add(key, { value: latency.p50, ...cut });
+    p95.add(key, { value: latency.p95, ...cut });
+  });
+  return [p50.work, p95.work];
+}
+
+// Which pod owns which log is read with our own statements, so another checkout takes no part.
+const ours = { key: "flotilla" } as const;
+
+async function acrossPods(
+  site: Site,
+  { clients, perSecond, warmMs, runMs }: PodsWork,
+  name: string,
+  served: Pick<ServerParams, "nats"> = {},
+) {
+  const store = await site.place.fresh();
+  const pods = [await site.serve(ours, store, served), await site.serve(ours, store, served)];
+  const [near, far] = pods as [Running, Running];
+  await makeSessions(near.httpUrl!, ["the first one makes the logs"]);
+  const heads = await shared(store, far.podId);
+  const params: LoadParams = {
+    ...addressOf(near),
+    sessions: sessionsOf(heads, far.podId, clients),
+    joins: true,
+    work: { type: "open", perSecond, warmMs, runMs },
+  };
+  const { result, serverMs, storeMs } = await runLoad(site, params, { pods, store });
+  const { acked, refused, lost, latency, late } = result;
+  const isCut = refused + lost > 0;
+  const us = (ms: number) => ((ms * 1_000) / Math.max(1, acked)).toFixed(0);
+  site.options.progress(
+    `${name} of ${site.rounds}: ${perSecond}/s across pods: p50, p95, p99 ` +
+      `${[latency.p50, latency.p95, latency.p99].map((each) => each.toFixed(2)).join(", ")} ms of ${acked}` +
+      `${isCut ? `, ${refused} refused, ${lost} unanswered` : ""}; sent late by p50 ${late.p50.toFixed(2)} ms; ` +
+      `CPU us per message: both servers ${us(serverMs)}, store ${storeMs === undefined ? "none" : us(storeMs)}`,
+  );
+  return { latency, cut: isCut ? { cut: true } : {} };
 }
 
 export type PodsAckedWork = {

@@ -14,6 +14,8 @@ export type ServerParams = {
   readonly store: string;
   /** How many logs it makes. Default: as many as by default. */
   readonly logs?: number | undefined;
+  /** Servers of NATS between pods. Default: pods reach each other through the store. */
+  readonly nats?: readonly string[] | undefined;
   /** How long the scripted agent talks, and how often a second. */
   readonly talk?: { readonly chunks: number; readonly perSecond: number };
 };
@@ -21,7 +23,7 @@ export type ServerParams = {
 export type Serving = { readonly url: string; readonly podId: string };
 
 playRole(
-  async ({ store, logs, talk = { chunks: 1, perSecond: 1 } }: ServerParams, bench) => {
+  async ({ store, logs, nats, talk = { chunks: 1, perSecond: 1 } }: ServerParams, bench) => {
     const log = silentLogger;
     const { chunks, perSecond } = talk;
     // Every chunk says when it was made, on the clock that all processes of the machine share.
@@ -33,8 +35,10 @@ playRole(
       }
     });
     const sessions = logs === undefined ? {} : { logs };
-    const pod = await startPod({ store, use: [scripted], log, dataDir: false, sessions });
-    const flotilla = connect(store);
+    const between = nats === undefined ? {} : { nats: { servers: nats } };
+    const use = [scripted];
+    const pod = await startPod({ store, use, log, dataDir: false, sessions, ...between });
+    const flotilla = connect(store, between);
     const server = await serve({
       flotilla,
       sessions: pod.sessionService!,

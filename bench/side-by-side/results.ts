@@ -24,7 +24,8 @@ export type ResultsName =
   | "agents-postgres"
   | "agents-sqlite"
   | "server-postgres"
-  | "server-sqlite";
+  | "server-sqlite"
+  | "cluster-postgres";
 
 /** A measure of ours that no other system has, as it was saved. */
 export type SavedMeasure = Measure & { readonly day: string; readonly commit: string };

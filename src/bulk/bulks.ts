@@ -8,9 +8,10 @@ import { fitPage } from "../base/page.ts";
 import type { Row } from "../store/database.ts";
 import { untilKnown } from "../store/retry.ts";
 import type { TaskFilter } from "../tasks/inspect/filter.ts";
+import type { TaskStatus } from "../tasks/rows.ts";
 import { type Bulk, type BulkRequest, type CheckedBulk, hasBulkEnded, toBulk } from "./bulk.ts";
 import { checkBulkRequest } from "./request.ts";
-import { getBulk, insertBulk, listBulks, maxOpenBulks, stopBulk } from "./sql.ts";
+import { getBulk, insertBulk, listBulks, maxOpenBulks, readOutcomes, stopBulk } from "./sql.ts";
 import { walkMatches } from "./walk.ts";
 
 /** How many tasks and runs an act would be for, right now. */
@@ -33,6 +34,18 @@ export type BulkListOptions = {
 
 export type BulkPage = { readonly bulks: Bulk[]; readonly next: string | null };
 
+/** What became of one task or run that a bulk names by its id. */
+export type BulkOutcome = {
+  readonly taskId: string;
+  /**
+   * `waiting` until the bulk has come to it; `left` if it wasn't as it was seen, or the act wasn't possible;
+   * `gone` if there is none, or none of the bulk's tenant.
+   */
+  readonly outcome: "done" | "waiting" | "left" | "gone";
+  /** Its status of now; null if it is gone. */
+  readonly status: TaskStatus | null;
+};
+
 export type FollowBulkOptions = {
   signal?: AbortSignal;
   onProgress?: (bulk: Bulk) => void;
@@ -44,9 +57,11 @@ export type Bulks = {
   preview(request: BulkRequest): Promise<BulkPreview>;
   /** Stores an act on a filter. The leader does it, 500 tasks at a time in the order of their ids. */
   start(request: BulkRequest): Promise<Bulk>;
-  /** A page of bulks, newest first. */
+  /** A page of bulks, newest first. Of the `ids` of a filter it has the first 20: `get` has them all. */
   list(options?: BulkListOptions): Promise<BulkPage>;
   get(bulkId: string): Promise<Bulk | undefined>;
+  /** What became of each task and run that a bulk names by `ids`; empty for a filter without them. */
+  outcomes(bulkId: string): Promise<readonly BulkOutcome[]>;
   /** Resolves once a bulk has ended. */
   follow(bulkId: string, options?: FollowBulkOptions): Promise<Bulk>;
   /** Stops a running bulk. What it has done stays done. */
@@ -57,6 +72,7 @@ export type BulksParts = ActParts & { maxPayloadBytes?: number };
 
 const maxCounted = 10_000;
 const maxSample = 20;
+const maxListWalked = 5_000;
 // A preview walks over no more rows than this many statements read: 200,000, or 40,000 with their errors.
 const pagesPerPreview = 20;
 
@@ -90,10 +106,11 @@ export function createBulks(parts: BulksParts): Bulks {
     async start(request) {
       const checked = check(request);
       const { action, filter, options, reason } = checked;
-      const { payload, ...shown } = filter;
-      // The audit holds nothing of payloads: the paths alone.
+      const { payload, ids, ...shown } = filter;
+      // The audit holds nothing of payloads: the paths alone. Of many ids it holds the first.
       const paths = payload && { payload: Object.keys(payload) };
-      const about = { action, ...options, ...shown, ...paths };
+      const named = ids && { ids: ids.slice(0, maxSample), namedIds: ids.length };
+      const about = { action, ...options, ...shown, ...named, ...paths };
       const act = await beginAct(parts, { action: "bulk.start", filter: about, reason });
       const actor = currentActor();
       const { matched, isExact } = act.stored
@@ -116,18 +133,31 @@ export function createBulks(parts: BulksParts): Bulks {
       checkNumber("limit", limit, { min: 1, max: 1_000 });
       const isListed = (row: Row) => tenant === undefined || toBulk(row).filter.tenant === tenant;
       const rows: Row[] = [];
-      // Bulks are few and pruned, so those of other tenants are read and passed over.
-      for (let after = cursor, isLast = false; !isLast && rows.length <= limit;) {
+      let [after, isLast, walked] = [cursor, false, 0];
+      // Those of other tenants are read and passed over, up to a bound.
+      while (!isLast && rows.length <= limit && walked < maxListWalked) {
         const read = await database.read(listBulks(limit + 1, after));
         rows.push(...read.filter(isListed));
+        walked += read.length;
         isLast = read.length <= limit;
         after = read.at(-1)?.["bulk_id"] as string | undefined;
       }
-      const page = fitPage(rows.slice(0, limit).map(toBulk), rows.length > limit);
-      return { bulks: page.items, next: page.hasMore ? page.items.at(-1)!.bulkId : null };
+      const page = fitPage(rows.slice(0, limit).map(toListed), rows.length > limit);
+      if (page.hasMore) return { bulks: page.items, next: page.items.at(-1)!.bulkId };
+      return { bulks: page.items, next: isLast ? null : after! };
     },
 
     get: find,
+
+    async outcomes(bulkId) {
+      const bulk = await find(bulkId);
+      if (!bulk) throw noBulk(bulkId);
+      const { ids = [] } = bulk.filter;
+      if (ids.length === 0) return [];
+      const rows = await database.read(readOutcomes(bulk, ids));
+      const byId = new Map(rows.map((row) => [row["task_id"] as string, row]));
+      return ids.map((taskId) => outcomeOf(bulk, taskId, byId.get(taskId)));
+    },
 
     async follow(bulkId, options = {}) {
       checkOptions("bulk.follow", options, ["signal", "onProgress"]);
@@ -151,13 +181,30 @@ export function createBulks(parts: BulksParts): Bulks {
   };
 }
 
-/** Throws if the act was stored before, for other values of payloads, which its entry doesn't hold. */
-function ofSameFilter(bulk: Bulk, filter: TaskFilter): Bulk {
-  if (JSON.stringify(bulk.filter.payload) === JSON.stringify(filter.payload)) return bulk;
+/** A bulk as lists show it: a page of twenty must not have twenty thousand ids. */
+function toListed(row: Row): Bulk {
+  const bulk = toBulk(row);
+  const { ids } = bulk.filter;
+  if (ids === undefined) return bulk;
+  return { ...bulk, filter: { ...bulk.filter, ids: ids.slice(0, maxSample) } };
+}
+
+/** Throws if the act was stored before, for other values or ids, which its entry doesn't hold. */
+function ofSameFilter(bulk: Bulk, { payload, ids }: TaskFilter): Bulk {
+  const textOf = (...given: unknown[]) => JSON.stringify(given);
+  if (textOf(bulk.filter.payload, bulk.filter.ids) === textOf(payload, ids)) return bulk;
   throw new FlotillaError(
     "conflict",
-    `the act was bulk ${bulk.bulkId}, on other values of payloads: give another act another id`,
+    `the act was bulk ${bulk.bulkId}, on other values of payloads or other ids: give another act another id`,
   );
+}
+
+function outcomeOf(bulk: Bulk, taskId: string, row: Row | undefined): BulkOutcome {
+  if (!row) return { taskId, outcome: "gone", status: null };
+  const status = row["status"] as TaskStatus;
+  if (Number(row["acted_on"]) === 1) return { taskId, outcome: "done", status };
+  const isAhead = bulk.lastTaskId === null || taskId > bulk.lastTaskId;
+  return { taskId, outcome: !hasBulkEnded(bulk) && isAhead ? "waiting" : "left", status };
 }
 
 function noBulk(bulkId: string): FlotillaError {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { planning, planningOnSqlite } from "../store/contract/planning.ts";
 import { type BulkAction, bulkActions, toStoredBulk } from "./bulk.ts";
-import { type BulkWalk, checkMatching, walkMatching, writeBatch } from "./sql.ts";
+import { type BulkWalk, checkMatching, readOutcomes, walkMatching, writeBatch } from "./sql.ts";
 
 const stored = toStoredBulk({
   bulk_id: "b",
@@ -38,6 +38,10 @@ const walks: Record<string, { walk: BulkWalk; index: string }> = {
     },
     index: "task_id>? AND task_id<?",
   },
+  "of a version of a flow": {
+    walk: { action: "cancel", filter: { name: "a", version: 2 }, as: null, after: "x", until },
+    index: "flotilla_task_run (",
+  },
   "of the runs of a flow": {
     walk: { action: "cancel", filter: { name: "a", at: "b" }, as: null, after: "x", until },
     index: "flotilla_task_run (",
@@ -73,12 +77,19 @@ describe("a bulk finds its tasks by an index", () => {
     expect(steps.filter((step) => /^SCAN flotilla_task\b/.test(step))).toEqual([]);
   });
 
-  test("for tasks that are known by their ids", async () => {
+  test("for tasks that are known by their ids, and for what became of them", async () => {
     const { walk } = walks["of a name"]!;
-    const statement = checkMatching(walk, ["x", "y"], 500);
-    expect(sqliteStepsOf(statement).filter((step) => /^SCAN flotilla_task\b/.test(step))).toEqual(
-      [],
-    );
-    expect(await planOf(statement)).not.toMatch(/Seq Scan on task\b/);
+    for (const statement of [
+      checkMatching(walk, ["x", "y"], 500),
+      checkMatching({ ...walk, filter: { ids: ["x", "y"] } }, ["x", "y"], 500),
+      readOutcomes(stored, ["x", "y"]),
+      readOutcomes({ ...stored, action: "signal" }, ["x", "y"]),
+    ]) {
+      const scans = sqliteStepsOf(statement).filter((step) =>
+        /^SCAN (?:flotilla_task(?:_event|_signal)?|task|event|sent)\b/.test(step),
+      );
+      expect(scans).toEqual([]);
+      expect(await planOf(statement)).not.toMatch(/Seq Scan on task\b/);
+    }
   });
 });

@@ -50,6 +50,10 @@ describe("a request of a bulk", () => {
       "no group of this release",
     );
     expect(refusal({ action: "retry", filter: { setAside: true } })).toContain("set aside");
+    expect(refusal({ action: "delete", filter: { state: "delayed" } })).toContain(
+      "those that are delayed are pending",
+    );
+    expect(cancel({ state: "odd" })).toContain("filter.state");
     expect(refusal({ action: "retry", filter: { pod: "p" } })).toContain(
       "those of a pod are claimed",
     );
@@ -64,12 +68,21 @@ describe("a request of a bulk", () => {
     expect(withPayload({ "a'b": 1 })).toContain("must be a path");
     expect(withPayload({ id: 2 ** 53 })).toContain("within 2^53");
     expect(cancel({ sinceMs: "yesterday" })).toContain("filter.sinceMs");
+    expect(cancel({ version: -1 })).toContain("filter.version must be");
+    const many = Array.from({ length: 1_001 }, (_, at) => `id-${at}`);
+    for (const ids of [[], many, "id", { 0: "id" }])
+      expect(cancel({ ids })).toContain("filter.ids must be 1 to 1000 ids");
+    for (const id of ["", 7, "x".repeat(501), "a\u0000"])
+      expect(cancel({ ids: ["a", id] })).toContain("each of filter.ids must be");
+    expect(cancel({ ids: ["a"], session: "s" })).toContain("session and ids can't be combined");
   });
 
   test("is the same text in whichever order its filter was given", () => {
     const one = check({ action: "cancel", filter: { tenant: "acme", name: "mail", run: "r" } });
     const other = check({ action: "cancel", filter: { run: "r", name: "mail", tenant: "acme" } });
     expect(JSON.stringify(one)).toBe(JSON.stringify(other));
+    const ids = (...given: string[]) => check({ action: "cancel", filter: { ids: given } }).filter;
+    expect(ids("b", "a", "b")).toEqual({ ids: ["a", "b"] });
   });
 
   test("is stored with what it needs alone", () => {

@@ -100,10 +100,11 @@ function checkBulkFilter(
       `${action} is for tasks that are ${statuses.join(" or ")}, and those of a pod are claimed`,
     );
   }
-  if (filter.setAside && !statuses.includes("pending")) {
+  if ((filter.setAside || filter.state !== undefined) && !statuses.includes("pending")) {
+    const which = filter.setAside ? "that were set aside" : `that are ${filter.state}`;
     throw new FlotillaError(
       "invalid_option",
-      `${action} is for tasks that are ${statuses.join(" or ")}, and those that were set aside are pending`,
+      `${action} is for tasks that are ${statuses.join(" or ")}, and those ${which} are pending`,
     );
   }
   if (group === undefined) return filter;

@@ -113,10 +113,13 @@ export function getBulk(bulkId: string): Statement {
   return sql`select * from ${bulks} where bulk_id = ${bulkId}`;
 }
 
-/** Bulks, newest first: those after the cursor, or all. */
+/** Bulks, newest first: those after the cursor, or all. A signal may have a large payload, which no list shows. */
 export function listBulks(count: number, cursor?: string): Statement {
   const behind = cursor === undefined ? sql`` : sql`where bulk_id < ${cursor}`;
-  return sql`select * from ${bulks} ${behind} order by bulk_id desc ${limit(count)}`;
+  return sql`
+    select bulk_id, action, filter, options, state, revision, cursor_id, until_id, matched, is_exact, done,
+      skipped, refused, created_by, reason, created_at, last_update
+    from ${bulks} ${behind} order by bulk_id desc ${limit(count)}`;
 }
 
 export function openBulks(): Statement {
@@ -303,8 +306,8 @@ type Batch = ReturnType<typeof batchOf>;
 
 function batchOf({ bulk, seen }: BatchWrite) {
   const { bulkId, action, filter } = bulk;
-  // What a task was seen in has its status, and the group of its error with it.
-  const { status: _, group: __, ...rest } = filter;
+  // What a task was seen in has its status, and the group of its error with it. Its id never changes.
+  const { status: _, group: __, ids: ___, ...rest } = filter;
   const sorted = seen.toSorted((one, other) => (one.taskId < other.taskId ? -1 : 1));
   // No column but the id has the name of one of `task`, so that these need no prefix in a join.
   const wanted = rows(
@@ -456,6 +459,23 @@ function resumeActs({ bulk: { bulkId, as } }: BatchWrite, batch: Batch): Stateme
       from ${batch.wanted} wanted
       where ${tasks}.task_id = wanted.task_id and ${batch.isMeant(sql`${tasks}`)}`,
   ];
+}
+
+/** Of these tasks, those that are there and of the bulk's tenant, and whether it has acted on each. */
+export function readOutcomes(
+  { bulkId, action, filter: { tenant } }: Pick<StoredBulk, "bulkId" | "action" | "filter">,
+  taskIds: readonly string[],
+): Statement {
+  const isActedOn =
+    action === "signal"
+      ? sql`exists (select 1 from ${table("task_signal")} sent
+          where sent.task_id = task.task_id and sent.signal_id = ${bulkId})`
+      : sql`exists (select 1 from ${events} event where event.task_id = task.task_id
+          and event.type in ('cancel_requested', 'given_up', 'retried', 'resume')
+          and event.detail like ${`%"request":"${bulkId}"%`})`;
+  return sql`
+    select task_id, status, case when ${isActedOn} then 1 else 0 end as acted_on from ${tasks} task
+    where ${isAmongIds(taskIds)} ${tenant === undefined ? sql`` : sql`and tenant = ${tenant}`}`;
 }
 
 /** Ends the entry of a bulk that has ended. */

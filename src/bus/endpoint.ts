@@ -15,13 +15,18 @@ export type EndpointParts = {
   address: string;
   clock: Clock;
   log: Logger;
-  /** Sends an envelope to another address. It may be lost, and must not throw. */
-  transmit: (to: string, text: string) => void;
+  /**
+   * Sends an envelope to another address. It may be lost, and must not throw. A request comes with its
+   * number, by which it can be refused.
+   */
+  transmit: (to: string, text: string, ask?: number) => void;
 };
 
 export type Endpoint = Omit<Bus, "close"> & {
   /** Handles an envelope, or several in an array. Never throws. */
   receive(from: string, text: string): void;
+  /** Rejects a pending request that was certainly not delivered. */
+  refuse(ask: number, error: FlotillaError): void;
   /** Rejects all pending requests. */
   close(): void;
 };
@@ -38,9 +43,9 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
   let lastRequest = 0;
   let closed = false;
 
-  const dispatch = (to: string, text: string) => {
+  const dispatch = (to: string, text: string, ask?: number) => {
     if (closed) return;
-    if (to !== address) return transmit(to, text);
+    if (to !== address) return transmit(to, text, ask);
     // Asynchronous, so that a sender is never called back before it continues.
     queueMicrotask(() => receive(address, text));
   };
@@ -88,6 +93,7 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
   return {
     address,
     receive,
+    refuse: (ask, error) => waiting.get(ask)?.({ error }),
     send(to, topic, body) {
       try {
         dispatch(to, encodeEnvelope({ topic, body }));
@@ -111,7 +117,7 @@ export function createEndpoint({ address, clock, log, transmit }: EndpointParts)
           if ("error" in found) reject(found.error);
           else resolve(found.body);
         });
-        dispatch(to, text);
+        dispatch(to, text, ask);
       }),
     serve(topic, handle) {
       if (handlers.has(topic)) {

@@ -63,7 +63,7 @@ export function createMemoryBus({ carry = atOnce }: { carry?: Carry } = {}): Mem
         log,
         transmit: (to, text) => post(address, to, text),
       });
-      const { receive, ...rest } = endpoint;
+      const { receive, refuse: _, ...rest } = endpoint;
       receivers.set(address, receive);
       return {
         ...rest,

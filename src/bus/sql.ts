@@ -47,3 +47,8 @@ export function pruneEnvelopes(count = 1_000): Statement {
     delete from ${busMessages}
     where ${isAmong(sql`select ${rowAddress} from ${busMessages} where at < ${now} - ${envelopesKeptMs} ${limit(count)}`)}`;
 }
+
+/** The secret of the store, which envelopes are signed with that don't pass through it. */
+export function readBusSecret(): Statement {
+  return sql`select secret from ${table("bus_secret")} ${limit(1)}`;
+}

@@ -45,7 +45,7 @@ export function createStoreBus(options: StoreBusOptions): Bus {
       sender.send(to, text);
     },
   });
-  const { receive, ...rest } = endpoint;
+  const { receive, refuse: _, ...rest } = endpoint;
   const { mayHaveEnvelopes } = options;
   const receiver = createReceiver({
     address,

@@ -31,6 +31,8 @@ export type RunningDev = {
   /** Missing where the config has a store that isn't a URL. */
   readonly store?: string;
   readonly config?: string;
+  /** The NATS server that it has started, as `FLOTILLA_NATS` would say it. */
+  readonly nats?: string;
 };
 
 const file = join(".flotilla", "dev.json");
@@ -158,7 +160,7 @@ function parse(text: string | undefined): RunningDev | undefined {
   } catch {
     return undefined;
   }
-  const { pid, url, store, config } = found ?? {};
+  const { pid, url, store, config, nats } = found ?? {};
   const isText = (value: unknown) => value === undefined || typeof value === "string";
   const isValid =
     Number.isSafeInteger(pid) &&
@@ -166,7 +168,8 @@ function parse(text: string | undefined): RunningDev | undefined {
     typeof url === "string" &&
     loopbackOf(url) === url &&
     isText(store) &&
-    isText(config);
+    isText(config) &&
+    isText(nats);
   return isValid ? (found as RunningDev) : undefined;
 }
 

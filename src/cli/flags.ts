@@ -4,8 +4,9 @@ import { scalarOf } from "../base/json.ts";
 import { checkNumber, nearest, type NumberRange } from "../base/options.ts";
 import { groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Selection } from "../dead-letters/redrive.ts";
+import type { JsonValues } from "../store/json-values.ts";
 import type { TaskFilter } from "../tasks/inspect/filter.ts";
-import type { TaskStatus } from "../tasks/rows.ts";
+import { type PendingState, pendingStates, type TaskStatus } from "../tasks/rows.ts";
 import { oneLine } from "./output.ts";
 
 /** Flags that several commands share, each with an environment variable. */
@@ -195,11 +196,14 @@ export function spanIn({ since, until }: ListingFlags): { sinceMs?: number; unti
 export type TaskFilterFlags = ListingFlags & {
   name?: string;
   status?: TaskStatus;
+  state?: PendingState;
   tenant?: string;
   scope?: string;
   group?: string;
   at?: string;
+  flowVersion?: number;
   setAside?: true;
+  ids?: string[];
   from?: string;
   to?: string;
   payload?: string[];
@@ -209,11 +213,20 @@ export function withTaskFilter(command: Command, statuses: readonly TaskStatus[]
   const filtered = command
     .option("--name <name>", "only of this task or flow")
     .addOption(new Option("--status <status>", "only in this status").choices(statuses))
+    .addOption(
+      new Option("--state <state>", "only pending ones that stand so").choices(pendingStates),
+    )
     .option("--tenant <tenant>", "only of this tenant")
     .option("--scope <scope>", "only of this concurrency limit, such as key/mail/acme")
     .option("--group <id>", "only failed ones of this group of errors")
     .option("--at <transition>", "only runs at this transition or finalizer")
+    .option(
+      "--flow-version <version>",
+      "only runs that this version of their flow has advanced last; 0 for those that none has",
+      number("--flow-version", { min: 0, max: 1_000_000_000 }),
+    )
     .option("--set-aside", "only those that were set aside")
+    .option("--ids <id...>", "only these, by their ids")
     .option("--from <id>", "only ids from this one on: ids sort by age")
     .option("--to <id>", "only ids up to this one")
     .option(
@@ -225,11 +238,12 @@ export function withTaskFilter(command: Command, statuses: readonly TaskStatus[]
 
 /** The filter that flags make. */
 export function taskFilterOf(flags: TaskFilterFlags): TaskFilter {
-  const { name, status, tenant, scope, group, at, setAside, from, to, payload } = flags;
-  const { key, pod, session, run } = flags;
+  const { name, status, state, tenant, scope, group, at, setAside, ids, from, to, payload } = flags;
+  const { key, pod, session, run, flowVersion: version } = flags;
   const named = {
     name,
     status,
+    state,
     tenant,
     key,
     scope,
@@ -238,7 +252,9 @@ export function taskFilterOf(flags: TaskFilterFlags): TaskFilter {
     session,
     run,
     at,
+    version,
     setAside,
+    ids,
     from,
     to,
   };
@@ -246,17 +262,21 @@ export function taskFilterOf(flags: TaskFilterFlags): TaskFilter {
   return {
     ...(Object.fromEntries(given) as TaskFilter),
     ...spanIn(flags),
-    ...(payload && { payload: Object.fromEntries(payload.map(payloadValue)) }),
+    ...(payload && { payload: valuesOf("--payload", payload) }),
   };
 }
 
-function payloadValue(text: string): [string, ReturnType<typeof scalarOf>] {
-  const at = text.indexOf("=");
-  if (at > 0) return [text.slice(0, at), scalarOf(text.slice(at + 1))];
-  throw new FlotillaError(
-    "invalid_option",
-    `--payload takes <path>=<value>, such as order.id=7, not ${JSON.stringify(text.slice(0, 80))}`,
-  );
+/** The values by their paths that a flag was given, such as `order.id=7`. */
+export function valuesOf(flag: string, given: readonly string[]): JsonValues {
+  const pairs = given.map((text) => {
+    const at = text.indexOf("=");
+    if (at > 0) return [text.slice(0, at), scalarOf(text.slice(at + 1))] as const;
+    throw new FlotillaError(
+      "invalid_option",
+      `${flag} takes <path>=<value>, such as order.id=7, not ${JSON.stringify(text.slice(0, 80))}`,
+    );
+  });
+  return Object.fromEntries(pairs);
 }
 
 /** The line after a page that isn't the last. A server of an earlier release doesn't say how far it got. */

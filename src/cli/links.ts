@@ -18,6 +18,21 @@ export function startedByFacts({ startedBy }: Pick<Links, "startedBy">): [string
   return [["started by", `${kind} ${oneLine(id, 200)}, ${new Date(atMs).toISOString()}`]];
 }
 
+/** Prints the copies of a task that were run. */
+export function printCopies({ copies }: Pick<Links, "copies">): void {
+  if (copies.length === 0) return;
+  print("\ncopies");
+  print(
+    columns(
+      copies.map(({ taskId, name, status }) => [
+        `  ${oneLine(taskId, 100)}`,
+        oneLine(name ?? "gone", 60),
+        oneLine(status ?? "", 20),
+      ]),
+    ),
+  );
+}
+
 /** Prints the tasks and runs that were started. */
 export function printStarted({ started, hasMore }: Pick<Links, "started" | "hasMore">): void {
   if (started.length === 0) return;

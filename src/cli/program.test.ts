@@ -13,8 +13,17 @@ function leaves(
 
 const all = leaves(createProgram());
 const runsOn = ["dev", "work", "serve"];
+/** What is about no store. */
+const withoutStore = ["openapi", "cluster status", "cluster down"];
 /** What is about a store itself, or about none. */
-const withoutServer = [...runsOn, "migrate", "doctor", "openapi", "tasks prune"];
+const withoutServer = [
+  ...runsOn,
+  ...withoutStore,
+  "migrate",
+  "doctor",
+  "tasks prune",
+  "cluster up",
+];
 
 describe("the command line", () => {
   test.each(all)("$words describes itself in its help", ({ leaf }) => {
@@ -29,7 +38,7 @@ describe("the command line", () => {
     },
   );
 
-  test.each(all.filter(({ words }) => words !== "openapi"))(
+  test.each(all.filter(({ words }) => !withoutStore.includes(words)))(
     "$words takes the store and the config by flag and by environment",
     ({ leaf }) => {
       const shared = leaf.options.filter(({ long }) => long === "--store" || long === "--config");

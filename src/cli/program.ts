@@ -6,6 +6,7 @@ import { agentsCommand } from "./commands/agents.ts";
 import { auditCommand } from "./commands/access/audit.ts";
 import { bulkCommand } from "./commands/acts/bulk.ts";
 import { chatCommand } from "./commands/chat.ts";
+import { clusterCommand } from "./commands/cluster/cluster.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
@@ -95,6 +96,7 @@ export function createProgram(): Command {
     auditCommand,
     quotasCommand,
     migrateCommand,
+    clusterCommand,
     doctorCommand,
     openApiCommand,
   ];

@@ -2,12 +2,21 @@ import { systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Client } from "../client/client.ts";
 import type { Http } from "../client/http.ts";
+import type { JsonValues } from "../store/json-values.ts";
 import { whyOpen } from "../tasks/inspect/blocked-by.ts";
 import { timeoutOf, type WaitOptions } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 
 /** The parameters of a request. */
 export type RequestQuery = Record<string, string | number | undefined>;
+
+/** Values of stored JSON as the parameters of a query, such as `payload.order.id`. */
+export function valuesQuery(what: "payload" | "metadata", values: JsonValues): RequestQuery {
+  const pairs = Object.entries(values);
+  return Object.fromEntries(
+    pairs.map(([path, value]) => [`${what}.${path}`, JSON.stringify(value)]),
+  );
+}
 
 /** All items of a list of a server. */
 export async function allPages<Item>(http: Http, path: string, field: string): Promise<Item[]> {

@@ -6,6 +6,7 @@ import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
 import { type Bulk, hasBulkEnded } from "../bulk/bulk.ts";
+import type { BulkOutcome } from "../bulk/bulks.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { HistoryEntry, RunView } from "../flows/rows.ts";
 import type { OpenSignal, Runs } from "../flows/runs.ts";
@@ -48,6 +49,7 @@ import {
   ifFound,
   type RequestQuery,
   unlessFinished,
+  valuesQuery,
   whenEnded,
 } from "./remote-requests.ts";
 import { nameOf, sendRows, withoutTrace } from "./send-rows.ts";
@@ -113,7 +115,13 @@ export type ActingFor = { user?: string | undefined; tenant?: string | undefined
 
 type Shown<View> = View & { readonly noWorker: boolean };
 
-const noLinks: Links = { startedBy: null, started: [], hasMore: false };
+const noLinks: Links = {
+  startedBy: null,
+  started: [],
+  hasMore: false,
+  dependents: [],
+  copies: [],
+};
 // Reading or discarding millions of failed tasks takes a while.
 const answerTimeoutMs = 10 * 60_000;
 
@@ -194,14 +202,12 @@ export function remoteOperations({ client, http }: Remote): Operations {
     tasks: {
       get: async (taskId) => (await ifFound(client.tasks.get(taskId))) as Task | undefined,
       async list(options = {}) {
-        const { payload = {}, signal: _, setAside, ...filter } = options;
-        const values = Object.entries(payload).map(
-          ([path, value]) => [`payload.${path}`, JSON.stringify(value)] as const,
-        );
+        const { payload = {}, signal: _, setAside, ids, ...filter } = options;
         const query: RequestQuery = {
           ...filter,
           ...(setAside && { setAside: "true" }),
-          ...Object.fromEntries(values),
+          ...(ids && { ids: ids.join(",") }),
+          ...valuesQuery("payload", payload),
         };
         return http<TaskPage>("GET", "/v1/tasks", { query });
       },
@@ -342,6 +348,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
         const read = () => http<Bulk>("GET", bulkAt(bulkId));
         return followUntil(systemClock, read, { ...options, hasEnded: hasBulkEnded });
       },
+      async outcomes(bulkId) {
+        type Found = { outcomes: readonly BulkOutcome[] };
+        return (await http<Found>("GET", `${bulkAt(bulkId)}/outcomes`)).outcomes;
+      },
       stop: (bulkId) => http("POST", `${bulkAt(bulkId)}/stop`),
     },
 
@@ -421,8 +431,10 @@ export function remoteOperations({ client, http }: Remote): Operations {
 
     sessionService: {
       // The server decides by the token which sessions a caller may see.
-      list: async (_, { only: __, ...options }) =>
-        (await client.sessions.list(options)) as SessionPage,
+      list: (_, { only: __, metadata = {}, ...options }) => {
+        const query: RequestQuery = { ...options, ...valuesQuery("metadata", metadata) };
+        return http<SessionPage>("GET", "/v1/sessions", { query });
+      },
       get: async (_, sessionId) => (await client.sessions.get(sessionId)) as SessionView,
       entries: (_, sessionId, page) => client.sessions.entries(sessionId, page),
       turns: (_, sessionId, query = {}) => http("GET", `${sessionAt(sessionId)}/turns`, { query }),

@@ -43,6 +43,8 @@ export type PodCommandOptions = {
   serve: boolean;
   /** Show live counts, and readable logs on a terminal. */
   live: boolean;
+  /** The NATS of the settings, as `FLOTILLA_NATS` would say it, for commands that find this process. */
+  nats?: string;
 };
 
 const defaultHost = "127.0.0.1";
@@ -114,11 +116,17 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
   }
 }
 
-function devOf({ settings, flags }: PodCommandOptions, url: string): RunningDev {
+function devOf({ settings, flags, nats }: PodCommandOptions, url: string): RunningDev {
   const { store } = settings;
   const { config } = flags;
   const { pid } = process;
-  return { pid, url, ...(typeof store === "string" && { store }), ...(config && { config }) };
+  return {
+    pid,
+    url,
+    ...(typeof store === "string" && { store }),
+    ...(config && { config }),
+    ...(nats !== undefined && { nats }),
+  };
 }
 
 /** Other errors pass; retries don't repair a damaged store. */
@@ -148,7 +156,7 @@ async function metricsOf(
 
 /** The server's own connection to the store, which outlives the pod's during a stop. */
 function openFlotilla(settings: PodSettings, log: Logger, metrics: Metrics): Flotilla {
-  const { store, durability, migrate, maxPayloadBytes, sessions, codec } = settings;
+  const { store, durability, migrate, maxPayloadBytes, sessions, codec, nats } = settings;
   const onEvent = metrics.observe;
   const privateAgents = sessions !== false && sessions.privateAgents;
   return connect(store, {
@@ -159,6 +167,7 @@ function openFlotilla(settings: PodSettings, log: Logger, metrics: Metrics): Flo
     log,
     onEvent,
     ...(codec && { codec }),
+    ...(nats && { nats }),
   });
 }
 

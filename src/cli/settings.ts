@@ -4,6 +4,7 @@ import type { Config, PodSettings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { QuotaConfig } from "../runtime/quota-config.ts";
 import type { Store } from "../store/open.ts";
+import { natsConfigIn } from "../bus/nats/config.ts";
 import { loadConfig } from "./config-file.ts";
 import { findDev } from "./dev-file.ts";
 import type { ServerFlags, TargetFlags } from "./flags.ts";
@@ -22,6 +23,7 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
   const keys = process.env["FLOTILLA_KEYS"] as "store" | undefined;
   return resolved({
     ...config,
+    ...natsOf(config),
     ...(store !== undefined && { store }),
     ...(slots !== undefined && { slots }),
     ...(only !== undefined && { only }),
@@ -50,16 +52,17 @@ export async function loadStore(flags: TargetFlags): Promise<Store> {
  */
 export async function loadStoreSettings(
   flags: TargetFlags,
-): Promise<Pick<PodSettings, "store" | "dataDir" | "codec">> {
-  if (flags.store) return { store: flags.store, dataDir: false };
+): Promise<Pick<PodSettings, "store" | "dataDir" | "codec" | "nats">> {
+  if (flags.store) return { store: flags.store, dataDir: false, ...natsOf({}) };
   const dev = flags.config ? undefined : await findDev();
   const config = await loadConfig(flags.config ?? dev?.config);
   const named = dev?.store ?? (await storeOf(flags, config));
-  const { store, dataDir, codec } = await resolved({
+  const { store, dataDir, codec, nats } = await resolved({
     ...config,
+    ...natsOf(config, process.env["FLOTILLA_NATS"] || dev?.nats),
     ...(named !== undefined && { store: named }),
   });
-  return { store, dataDir, ...(codec && { codec }) };
+  return { store, dataDir, ...(codec && { codec }), ...(nats && { nats }) };
 }
 
 /** The quotas of a config, for commands on its store. */
@@ -125,6 +128,13 @@ async function withoutSchema(url = ""): Promise<string> {
     "ignoring the schema in DATABASE_URL, which is the application's: Flotilla's tables are in the schema flotilla (name another with --store or FLOTILLA_STORE)",
   );
   return url.slice(0, at) + (kept.length > 0 ? `?${kept.join("&")}` : "");
+}
+
+/** The variable names servers, and perhaps what they are used for; the rest is what the config says. */
+function natsOf({ nats }: Config, text = process.env["FLOTILLA_NATS"]): Pick<Config, "nats"> {
+  const named = natsConfigIn(text);
+  if (named) return { nats: { ...nats, ...named } };
+  return nats ? { nats } : {};
 }
 
 function keysFromEnvironment(): string[] | undefined {

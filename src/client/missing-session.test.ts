@@ -85,7 +85,7 @@ describe("a session that isn't there", () => {
     // Long enough for looks to be seconds apart.
     await clock.advance(120_000);
     expect(session.get().status).toBe("gone");
-    server.make("a", { isTold: true });
+    server.make("a", { isReported: true });
     await clock.advance(900);
     expect(session.get().status).toBe("live");
     client.close();
@@ -165,7 +165,7 @@ async function comesAndGoes(seed: number): Promise<void> {
         break;
       case 1:
         isThere = true;
-        server.make("a", { isTold: between(random, 0, 1) === 0 });
+        server.make("a", { isReported: between(random, 0, 1) === 0 });
         break;
       case 2:
         server.end(1001);

@@ -12,7 +12,7 @@ describe("a client does no more than is needed", () => {
     for (const text of ["one", "two"]) {
       void session.send(text);
       await clock.advance(1_000);
-      server.make("a", { isTold: true });
+      server.make("a", { isReported: true });
       await clock.advance(1_000);
     }
     expect(session.get()).toMatchObject({ status: "live", lastSeq: 2, unsent: [] });

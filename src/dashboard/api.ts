@@ -7,6 +7,7 @@ import type { limitSpecs } from "../server/api/limits.schema.ts";
 import type { taskSpecs } from "../server/api/tasks.schema.ts";
 import { newActId, request } from "./browser.ts";
 import { parseExact } from "./facts/exact-json.ts";
+import { shownFleet } from "./facts/fleet/fleet.ts";
 
 /** All that the dashboard asks of the server and does there, with the types of the routes themselves. */
 
@@ -15,13 +16,15 @@ export type Answered<Of extends Spec> = z.output<Of["answers"][keyof Of["answers
 
 export type HomeFacts = Answered<typeof fleetSpecs.home>;
 export type DepthFacts = Answered<typeof fleetSpecs.depth>["names"];
-export type ShownPod = Answered<typeof fleetSpecs.pods>["pods"][number];
+/** How a task that waits stands, as the counts have it. */
+type PendingState = Exclude<keyof DepthFacts[string], "running" | "failed" | "oldestMs" | "paused">;
 export type PauseView = Answered<typeof limitSpecs.paused>["paused"][number];
 export type TaskListPage = Answered<typeof taskSpecs.list>;
 export type TaskFacts = TaskListPage["tasks"][number];
 export type TaskWhole = Answered<typeof taskSpecs.get>;
 export type TaskEventFacts = TaskWhole["events"][number];
-export type StepFacts = Answered<typeof taskSpecs.steps>["steps"][number];
+export type StepPage = Answered<typeof taskSpecs.steps>;
+export type StepFacts = StepPage["steps"][number];
 export type ErrorGroupPage = Answered<typeof deadLetterSpecs.groups>;
 export type ErrorGroupFacts = ErrorGroupPage["groups"][number];
 export type RedriveFacts = Answered<typeof deadLetterSpecs.getRedrive>;
@@ -29,6 +32,7 @@ export type RedriveFacts = Answered<typeof deadLetterSpecs.getRedrive>;
 /** The filter of a list, as it is in the address: all of it is text, which the server checks. */
 export type TaskQuery = {
   readonly status?: TaskFacts["status"] | undefined;
+  readonly state?: PendingState | undefined;
 } & {
   readonly [
     Field in
@@ -41,7 +45,9 @@ export type TaskQuery = {
       | "session"
       | "run"
       | "at"
+      | "version"
       | "setAside"
+      | "ids"
       | "from"
       | "to"
       | "sinceMs"
@@ -68,16 +74,23 @@ export const api = {
   home: (signal: AbortSignal) => readAnswer<HomeFacts>("", {}, signal),
   depth: async (signal: AbortSignal) =>
     (await readAnswer<Answered<typeof fleetSpecs.depth>>("v1/depth", {}, signal)).names,
-  pods: async (signal: AbortSignal) =>
-    (await readAnswer<Answered<typeof fleetSpecs.pods>>("v1/pods", {}, signal)).pods,
+  fleet: async (signal: AbortSignal) =>
+    shownFleet(await readAnswer<Answered<typeof fleetSpecs.fleet>>("v1/fleet", {}, signal)),
   pauses: async (signal: AbortSignal) =>
     (await readAnswer<Answered<typeof limitSpecs.paused>>("v1/pauses", {}, signal)).paused,
   tasks: (filter: TaskQuery, cursor: string | undefined, signal: AbortSignal) =>
     readAnswer<TaskListPage>("v1/tasks", { ...filter, cursor, limit: pageSize }, signal),
   task: (taskId: string, signal: AbortSignal) =>
     readAnswer<TaskWhole>(`v1/tasks/${part(taskId)}`, {}, signal),
-  steps: (taskId: string, signal: AbortSignal) =>
-    readAnswer<Answered<typeof taskSpecs.steps>>(`v1/tasks/${part(taskId)}/steps`, {}, signal),
+  /** Those behind a number; the first ones come with the task. */
+  taskEvents: (taskId: string, after: number, signal: AbortSignal) =>
+    readAnswer<Answered<typeof taskSpecs.events>>(
+      `v1/tasks/${part(taskId)}/events`,
+      { after },
+      signal,
+    ),
+  steps: (taskId: string, after: number, signal: AbortSignal) =>
+    readAnswer<StepPage>(`v1/tasks/${part(taskId)}/steps`, { after }, signal),
   errorGroups: (filter: ErrorGroupQuery, signal: AbortSignal) =>
     readAnswer<ErrorGroupPage>("v1/dlq/groups", { ...filter, limit: pageSize }, signal),
   failedTasks: (group: string, signal: AbortSignal) =>
@@ -86,6 +99,8 @@ export const api = {
       { group, limit: 50 },
       signal,
     ),
+  redrive: (redriveId: string, signal: AbortSignal) =>
+    readAnswer<RedriveFacts>(`v1/dlq/redrives/${part(redriveId)}`, {}, signal),
   redrives: async (signal: AbortSignal) =>
     (await readAnswer<Answered<typeof deadLetterSpecs.redrives>>("v1/dlq/redrives", {}, signal))
       .redrives,

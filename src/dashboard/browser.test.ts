@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { dashboardFolder } from "../base/package-files.ts";
-import { mountOf, newActId } from "./browser.ts";
+import { hasAddress, mountOf, newActId } from "./browser.ts";
 
 test.each([
   ["", "/"],
@@ -10,6 +10,10 @@ test.each([
 ])("the dashboard that is served below %j is mounted at %s", (prefix, mount) => {
   const file = `https://host:8080${prefix}/${dashboardFolder}/index-BbUE0B6c.js?v=1`;
   expect(mountOf(file)).toBe(mount);
+});
+
+test("a name has an address, unless it is dots", () => {
+  expect([".", "..", "...", "a/b"].filter(hasAddress)).toEqual(["...", "a/b"]);
 });
 
 test("every act has an id of its own", () => {

@@ -10,6 +10,11 @@ export function mountOf(fileUrl: string): string {
   return at < 0 ? "/" : pathname.slice(0, at + 1);
 }
 
+/** Whether a page of this name can have an address: browsers take dots alone for steps in a path. */
+export function hasAddress(name: string): boolean {
+  return name !== "." && name !== "..";
+}
+
 // What isn't answered by then never is: a page that waits says so instead.
 const answerLimitMs = 20_000;
 

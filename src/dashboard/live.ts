@@ -6,7 +6,7 @@ import {
   useQuery,
   type UseQueryResult,
 } from "@tanstack/react-query";
-import { createContext, useContext, useEffect, useMemo, useSyncExternalStore } from "react";
+import { createContext, useContext, useEffect, useMemo, useRef, useSyncExternalStore } from "react";
 import { FlotillaError, type ErrorCode } from "../base/errors.ts";
 import type { Verb } from "../protocol/verbs.ts";
 import type { WatchData } from "../protocol/watch.ts";
@@ -69,7 +69,10 @@ const clock = (() => {
 })();
 
 const server = createStore<ServerState>({ type: "online" });
-const notice = createStore<string>("");
+/** The number tells two notices of the same words apart. */
+const notice = createStore<Notice>({ text: "", number: 0 });
+
+export type Notice = { readonly text: string; readonly number: number };
 
 /** Something in sight that topics tell of. */
 type Watched = {
@@ -134,7 +137,7 @@ export function useLive<Data>(
   read: (signal: AbortSignal) => Promise<Data>,
   { isOff = false, isSettled }: LiveOptions<Data> = {},
 ): UseQueryResult<Data> {
-  const { isLive, shown } = useWatched(topic, isOff);
+  const { isReported, shown } = useWatched(topic, isOff);
   const result = useQuery({
     queryKey: topic,
     queryFn: ({ signal }) => read(signal),
@@ -144,25 +147,26 @@ export function useLive<Data>(
       if (error) return polledMs;
       if (shown !== undefined) return false;
       if (data === undefined) return polledMs;
-      return isLive || isByTheMinute(topic) || isSettled?.(data) ? settledMs : polledMs;
+      return isReported || isByTheMinute(topic) || isSettled?.(data) ? settledMs : polledMs;
     },
   });
   return shown === undefined ? result : ({ ...result, data: shown } as UseQueryResult<Data>);
 }
 
 /** A list of tasks, page by page. Its first page is live; with more pages it stays until it is read again. */
-export function useLiveTasks(filter: TaskQuery) {
+export function useLiveTasks(filter: TaskQuery, { isOff = false }: { isOff?: boolean } = {}) {
   const key = ["tasks", filter];
   const pages = queryClient.getQueryData<{ pages: unknown[] }>(key)?.pages.length ?? 1;
-  const { isLive } = useWatched(key, pages > 1);
+  const { isReported } = useWatched(key, isOff || pages > 1);
   return useInfiniteQuery({
     queryKey: key,
+    enabled: !isOff,
     queryFn: ({ signal, pageParam }) => api.tasks(filter, pageParam, signal),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: ({ next }) => next ?? undefined,
     refetchInterval({ state }) {
       if (isSignedOut() || (state.data?.pages.length ?? 1) > 1) return false;
-      return isLive && !state.error ? settledMs : polledMs;
+      return isReported && !state.error ? settledMs : polledMs;
     },
     refetchOnWindowFocus: ({ state }) => (state.data?.pages.length ?? 1) <= 1,
   });
@@ -181,16 +185,18 @@ function useWatched(key: readonly unknown[], isOff: boolean) {
     if (sources.length === 0) return;
     return putInSight(hash, JSON.parse(hash) as unknown[], sources);
   }, [hash, sources]);
-  const isLive = useSyncExternalStore(
+  const isReported = useSyncExternalStore(
     watching.subscribe,
-    () => sources.length > 0 && sources.every(({ topic }) => watching.dataOf(topic) !== undefined),
+    () =>
+      sources.length > 0 &&
+      sources.every(({ topic, inPart }) => !inPart && watching.dataOf(topic) !== undefined),
   );
   const show = sources[0]?.show;
   const data = useSyncExternalStore(watching.subscribe, () =>
     show ? watching.dataOf(sources[0]!.topic) : undefined,
   );
   const shown = useMemo(() => (show && data ? show(data) : undefined), [show, data]);
-  return { isLive, shown };
+  return { isReported, shown };
 }
 
 function putInSight(
@@ -282,9 +288,20 @@ function readSoon(watched: Watched): void {
   });
 }
 
+/** How often everything in sight was read again. */
+const rounds = createStore(0);
+
 /** Reads everything in sight again, as after an act. */
 export function readAgain(): void {
+  rounds.set(rounds.get() + 1);
   void queryClient.invalidateQueries();
+}
+
+/** Calls back when everything in sight is read again, for what keeps its data elsewhere. */
+export function useReadAgain(callback: () => void): void {
+  const latest = useRef(callback);
+  latest.current = callback;
+  useEffect(() => rounds.subscribe(() => latest.current()), []);
 }
 
 /** Whether what is shown is how it is. */
@@ -319,10 +336,10 @@ function isSignedOut(): boolean {
 
 /** Says what an act has done, where screen readers read it as well. */
 export function announce(text: string): void {
-  notice.set(text);
+  notice.set({ text, number: notice.get().number + 1 });
 }
 
-export function useNotice(): string {
+export function useNotice(): Notice {
   return useSyncExternalStore(notice.subscribe, notice.get);
 }
 

@@ -12,8 +12,12 @@ import type { SessionQuery } from "./asks/sessions.ts";
 import { mountPath } from "./browser.ts";
 import { auditSearchIn } from "./facts/audit/search.ts";
 import { queueSearchIn } from "./facts/queues/rows.ts";
+import { metadataIn } from "./facts/sessions/filter.ts";
 import { Failed, PageTitle } from "./parts/states.tsx";
 import { Shell } from "./shell/shell.tsx";
+
+// It has the name and the key of a throttle in it.
+const maxThrottleCursorChars = 3_300;
 
 /** Every page and its address. What is filtered is in the address, as plain text. */
 
@@ -48,8 +52,9 @@ const failures = createRoute({
   path: "/failures",
   validateSearch: (
     search: Record<string, unknown>,
-  ): { group?: string; name?: string; state?: string } => ({
+  ): { group?: string; name?: string; state?: string; redrive?: string } => ({
     ...textIn(search, "group"),
+    ...textIn(search, "redrive"),
     ...textIn(search, "name"),
     ...textIn(search, "state"),
   }),
@@ -66,6 +71,8 @@ const pods = createRoute({
 const flows = createRoute({
   getParentRoute: () => root,
   path: "/flows",
+  validateSearch: (search: Record<string, unknown>): { cursor?: string } =>
+    textIn(search, "cursor"),
   component: lazyRouteComponent(() => import("./pages/flows/flows.tsx"), "FlowsPage"),
 });
 
@@ -88,7 +95,7 @@ const throttles = createRoute({
   getParentRoute: () => root,
   path: "/throttles",
   validateSearch: (search: Record<string, unknown>): { cursor?: string } =>
-    textIn(search, "cursor"),
+    textIn(search, "cursor", maxThrottleCursorChars),
   component: lazyRouteComponent(() => import("./pages/throttles/throttles.tsx"), "ThrottlesPage"),
 });
 
@@ -194,7 +201,7 @@ declare module "@tanstack/react-router" {
   }
 }
 
-/** All that the address has: what can't be filtered by is refused by the server, with a sentence. */
+/** All that the address has: the page says what can't be filtered by, in place of leaving it out. */
 function taskFilterIn(search: Record<string, unknown>): TaskQuery {
   const given = Object.entries(search).filter(
     ([, value]) => typeof value === "string" && value !== "",
@@ -204,7 +211,7 @@ function taskFilterIn(search: Record<string, unknown>): TaskQuery {
 
 const runStatuses: readonly string[] = ["open", "setAside", "completed", "failed", "cancelled"];
 
-function runFilterIn(search: Record<string, unknown>): RunQuery & { bulk?: string | undefined } {
+function runFilterIn(search: Record<string, unknown>): RunQuery {
   const { status, version } = search;
   return {
     ...textIn(search, "at"),
@@ -212,7 +219,6 @@ function runFilterIn(search: Record<string, unknown>): RunQuery & { bulk?: strin
     ...(/^\d{1,9}$/.test(String(version)) && { version: String(version) }),
     ...textIn(search, "tenant"),
     ...textIn(search, "cursor"),
-    ...textIn(search, "bulk"),
   };
 }
 
@@ -227,15 +233,17 @@ function sessionFilterIn(search: Record<string, unknown>): SessionQuery {
       sessionStates.includes(state) && { state: state as NonNullable<SessionQuery["state"]> }),
     ...((status === "active" || status === "archived") && { status }),
     ...textIn(search, "tenant"),
+    ...metadataIn(search),
   };
 }
 
 function textIn<Name extends string>(
   search: Record<string, unknown>,
   name: Name,
+  maxChars = 500,
 ): { [Each in Name]?: string } {
   const value = search[name];
-  return typeof value === "string" && value !== "" && value.length <= 500
+  return typeof value === "string" && value !== "" && value.length <= maxChars
     ? ({ [name]: value } as { [Each in Name]?: string })
     : {};
 }

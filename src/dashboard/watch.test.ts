@@ -84,6 +84,17 @@ describe("a tab that watches topics", () => {
     expect(streams).toHaveLength(3);
   });
 
+  test("says that it is back also where the stream was lost while the next one opened", () => {
+    const { watching, streams, noted } = openWatching();
+    watching.want(["pods"]);
+    streams[0]!.to.opened();
+    watching.want(["flows", "pods"]);
+    streams[0]!.to.lost("away");
+    expect(noted).toEqual([]);
+    streams[1]!.to.opened();
+    expect(noted).toEqual(["back"]);
+  });
+
   test("keeps what is live where more is refused", () => {
     const { watching, streams, noted, pass } = openWatching();
     watching.want(["pods"]);

@@ -53,6 +53,8 @@ export function createWatching(parts: WatchingParts): Watching {
   /** Takes the place of the current one once it is open. */
   let coming: Stream | undefined;
   let isAway = false;
+  /** Nothing was live for a moment, so that changes may have been missed. */
+  let hadGap = false;
   let cancelWait = () => {};
 
   const show = (next: TopicViews): void => {
@@ -75,7 +77,7 @@ export function createWatching(parts: WatchingParts): Watching {
     coming?.end();
     current?.end();
     coming = current = undefined;
-    isAway = false;
+    isAway = hadGap = false;
     show(new Map());
   };
 
@@ -92,8 +94,8 @@ export function createWatching(parts: WatchingParts): Watching {
         decide({ type: "opened" });
         // What was live stays so until its snapshot comes.
         show(new Map([...views].filter(([topic]) => topics.includes(topic))));
-        if (isAway) parts.onBack();
-        isAway = false;
+        if (hadGap) parts.onBack();
+        isAway = hadGap = false;
       },
       take(event) {
         if (stream !== current) return;
@@ -107,12 +109,13 @@ export function createWatching(parts: WatchingParts): Watching {
         else if (stream !== current) return;
         else {
           current = undefined;
+          hadGap = true;
           show(new Map());
         }
         if (coming) return;
         decide({ type: "lost", cause });
         if (current || isAway) return;
-        isAway = true;
+        isAway = hadGap = true;
         parts.onLost();
       },
     });

@@ -1,12 +1,13 @@
 import type { Clock } from "../base/clock.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Database, pageReads, type Row } from "../store/database.ts";
+import type { Statement } from "../store/sql.ts";
 import { readDependencies } from "../tasks/dependencies.ts";
 import { readBlockers } from "../tasks/inspect/blocked-by.ts";
 import { checkSpan, checkTexts, type ListSpan } from "../tasks/inspect/filter.ts";
 import {
   type FewIds,
-  type IdSource,
+  foundIn,
   linkedSource,
   listPageNames,
   type ListPageOptions,
@@ -26,7 +27,7 @@ import {
   tasksSetAside,
 } from "../tasks/sql/list.ts";
 import { type RunView, toRun } from "./rows.ts";
-import { dependenciesOfRun, flowNames, runConditions, runsOfFlows } from "./sql.ts";
+import { dependenciesOfRun, flowNames, runConditions, walkRuns } from "./sql.ts";
 
 export type RunFilter = ListSpan & {
   flow?: string;
@@ -102,6 +103,7 @@ async function planRuns(database: Database, filter: RunFilter): Promise<ListPlan
   const few = fewRuns(filter);
   const linked = linkedSource(database, filter);
   const isFound = flow !== undefined || few !== undefined || linked !== undefined;
+  const fits = [...runConditions(filter), ...taskConditions({ name: flow, tenant, key, pod })];
   return {
     list: "runs",
     filter: { ...filter, setAside: setAside || undefined },
@@ -109,35 +111,42 @@ async function planRuns(database: Database, filter: RunFilter): Promise<ListPlan
       ...(sinceMs !== undefined && { sinceMs }),
       ...(untilMs !== undefined && { untilMs }),
     },
-    fits: [...runConditions(filter), ...taskConditions({ name: flow, tenant, key, pod })],
+    fits,
     among: flow === undefined ? undefined : isRunNamed(flow),
-    ids: linked ?? (isFound ? undefined : await ofAllFlows(database)),
+    ids: linked,
+    pieces: isFound ? undefined : await ofAllFlows(database, fits),
     few,
   };
 }
 
 /** The runs of all flows, each by the index of its flow; undefined if there are too many flows. */
-async function ofAllFlows(database: Database): Promise<IdSource | undefined> {
+async function ofAllFlows(
+  database: Database,
+  fits: readonly Statement[],
+): Promise<ListPlan["pieces"]> {
   const names = (await database.read(flowNames(maxFlows + 1))).map((row) => row["name"] as string);
   if (names.length > maxFlows) return undefined;
-  return async (span) => {
-    if (names.length === 0) return { walked: [], ids: [] };
+  return async (span, wanted) => {
+    if (names.length === 0) return { found: [], walked: 0, last: undefined, isEnd: true };
     const count = Math.max(1, Math.floor(span.count / names.length));
-    const rows = await database.read(runsOfFlows(names, { ...span, count }));
-    const byFlow = Map.groupBy(rows, (row) => row["name"] as string);
-    const lasts = [...byFlow.values()]
-      .filter((ofFlow) => ofFlow.length === count)
-      .map((ofFlow) => least(ofFlow.map((row) => row["task_id"] as string)));
-    // Below the last one of such a flow, runs of it may be missing.
-    const end = lasts.toSorted().at(-1) ?? "";
-    const ids = rows.map((row) => row["task_id"] as string).filter((id) => id >= end);
-    const walked = ids.toSorted((one, other) => (one < other ? 1 : -1));
-    return { walked, ids: walked, entries: rows.length, isEnd: lasts.length === 0 };
+    const rows = await database.read(walkRuns(names, { ...span, count, fits, wanted }));
+    const lasts = rows
+      .filter((row) => row["walked"] !== null)
+      .map((row) => ({
+        id: row["task_id"] as string,
+        atMs: Number(row["created_at"]),
+        walked: Number(row["walked"]),
+      }));
+    // Below the last one of a flow that was read in part, runs of it may be missing.
+    const inPart = lasts.filter(({ walked }) => walked === count);
+    const last = inPart.toSorted((one, other) => (one.id < other.id ? 1 : -1))[0];
+    return {
+      found: foundIn(rows).filter(({ id }) => last === undefined || id >= last.id),
+      walked: lasts.reduce((sum, { walked }) => sum + walked, 0),
+      last,
+      isEnd: last === undefined,
+    };
   };
-}
-
-function least(ids: readonly string[]): string {
-  return ids.reduce((one, other) => (one < other ? one : other));
 }
 
 function fewRuns(filter: RunFilter): FewIds | undefined {

@@ -1,5 +1,5 @@
 import { noEntry, type WriteEntry } from "../audit/act.ts";
-import { maxDepthCount, setAsideBefore } from "../tasks/sql/inspect.ts";
+import { maxDepthCount, setAsideBefore, taskPage } from "../tasks/sql/inspect.ts";
 import {
   isBlocked,
   isDelayed,
@@ -16,7 +16,7 @@ import {
   waitsForSignal,
   waitsForTasks,
 } from "../tasks/sql/task-state.ts";
-import { isRunNamed } from "../tasks/sql/list.ts";
+import { isRunNamed, type TaskPiece } from "../tasks/sql/list.ts";
 import { forgetStepsByKey } from "../tasks/sql/steps.ts";
 import { maxOpenSignals } from "../tasks/sql/signals.ts";
 import {
@@ -30,7 +30,7 @@ import {
   type Statement,
   table,
 } from "../store/sql.ts";
-import { afterAllIds, type WalkSpan } from "../store/walk.ts";
+import { afterAllIds } from "../store/walk.ts";
 import { childKeyPrefix } from "./decide/event.ts";
 
 const tasks = table("task");
@@ -147,18 +147,32 @@ export function flowNames(max: number): Statement {
     select name from step where name is not null ${limit(max)}`;
 }
 
-/** The next `count` runs of each of these flows below an id, newest first. */
-export function runsOfFlows(
+/**
+ * Reads the next `count` runs of each of these flows below an id, newest first, and returns those that fit,
+ * and the last of each flow that was read with the number of them (`walked`). In one statement, because
+ * to send thousands of ids here and back takes longer than to read their rows.
+ */
+export function walkRuns(
   flows: readonly string[],
-  { before, from, count }: WalkSpan,
+  { before, from, count, fits, wanted }: Omit<TaskPiece, "among">,
 ): Statement {
   const each = flows.map(
-    (flow) => sql`select name, task_id from (
-      select name, task_id from ${tasks}
+    (flow) => sql`select * from (
+      select name, task_id, created_at,
+        case when ${join(fits, " and ")} then ${taskPage.bytes} end as bytes
+      from ${tasks}
       where ${isRunNamed(flow)} and task_id < ${before} and task_id >= ${from}
       order by task_id desc ${limit(count)}) of_flow`,
   );
-  return join(each, " union all ");
+  return sql`
+    with walked as materialized (${join(each, " union all ")})
+    select name, task_id, created_at, bytes, null as walked from (
+      select name, task_id, created_at, bytes from walked where bytes is not null
+      order by task_id desc ${limit(wanted)}) found
+    union all
+    select last.name, last.task_id, walked.created_at, null, last.walked from (
+      select name, min(task_id) as task_id, count(*) as walked from walked group by name) last
+      join walked on walked.task_id = last.task_id`;
 }
 
 function statusIs(status: string): Statement {
@@ -185,10 +199,11 @@ type OpenKind = { readonly which: Statement; readonly order: Statement };
 const byAge = sql`created_at, task_id`;
 const byPriority = sql`priority desc, ${byAge}`;
 
+const isDelayedRun = sql`${isDelayed} and flow_version is not null`;
+
 /** Open runs that have an index of their own kind. Tasks are in it too, and are read with them. */
 const openKinds: readonly OpenKind[] = [
   { which: sql`status = 'claimed'`, order: sql`claimed_by, claim_call` },
-  { which: isDelayed, order: sql`run_at` },
   { which: waitsForTasks, order: sql`task_id` },
   { which: isBlocked, order: sql`blocked_by, ${byPriority}` },
   { which: isLimited, order: sql`name, tenant, ${byPriority}` },
@@ -197,10 +212,11 @@ const openKinds: readonly OpenKind[] = [
   { which: isSetAside, order: sql`name` },
 ];
 
-/** Those that can be claimed, which are read for each flow. */
-const readyKinds: readonly OpenKind[] = [
+/** Those that are read for each flow: they can be claimed, or are due later. */
+const kindsOfFlow: readonly OpenKind[] = [
   { which: isReady, order: byPriority },
   { which: isReadyAlone, order: byAge },
+  { which: isDelayedRun, order: sql`run_at` },
 ];
 
 /**
@@ -209,7 +225,7 @@ const readyKinds: readonly OpenKind[] = [
  */
 function openRuns(flows: readonly string[]): Statement {
   const ofFlows = flows.flatMap((flow) =>
-    readyKinds.map(({ which, order }) => ({ which: sql`name = ${flow} and ${which}`, order })),
+    kindsOfFlow.map(({ which, order }) => ({ which: sql`name = ${flow} and ${which}`, order })),
   );
   const kinds = [...openKinds, ...ofFlows].map(
     ({ which, order }, kind) => sql`
@@ -301,9 +317,9 @@ export function countOtherRuns(): Statement {
     union all
     select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
         when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
-      select name, flow_version, awaits, waiting, run_seq from ${tasks}
-      where ${isDelayed} order by run_at ${bounded}) later
-    where flow_version is not null group by 1, 2
+      select name, awaits, waiting, run_seq from ${tasks}
+      where ${isDelayedRun} order by name, run_at ${bounded}) later
+    group by 1, 2
     union all
     select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
       count(*) from (

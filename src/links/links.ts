@@ -23,12 +23,19 @@ export type Started = {
   readonly atMs: number;
 };
 
+/** A task or run that comes after another one, or is a copy of it. */
+export type LinkedTask = Pick<Started, "taskId" | "name" | "status" | "tenant">;
+
 export type Links = {
   /** Null for what was enqueued from outside of handlers and agents. */
   readonly startedBy: StartedBy | null;
   /** In the order of their ids, which is that of their creation; at most a hundred. */
   readonly started: readonly Started[];
   readonly hasMore: boolean;
+  /** Of a task or run: those that come after it, by their `after` or as their parent; at most a hundred. */
+  readonly dependents: readonly LinkedTask[];
+  /** Of a task: its copies, at most a hundred. */
+  readonly copies: readonly LinkedTask[];
 };
 
 /** A task that starts more is a fan-out, whose members are better listed by name or key. */
@@ -41,12 +48,15 @@ export async function linksOf(
   source: LinkSource,
 ): Promise<Links> {
   const rows = await database.read(readLinks(id, source, maxStarted + 1));
-  const origin = rows.find((row) => Number(row["is_origin"]) === 1);
-  const started = rows.filter((row) => Number(row["is_origin"]) === 0);
+  const origin = rows.find((row) => row["kind"] === "origin");
+  const of = (kind: string) => rows.filter((row) => row["kind"] === kind);
+  const started = of("started");
   return {
     startedBy: origin ? toStartedBy(origin) : null,
     started: started.slice(0, maxStarted).map(toStarted),
     hasMore: started.length > maxStarted,
+    dependents: of("dependent").slice(0, maxStarted).map(toLinked),
+    copies: of("copy").slice(0, maxStarted).map(toLinked),
   };
 }
 
@@ -85,6 +95,11 @@ function ofSource(found: readonly Row[], source: Starter): LinkedIds {
 
 function toStartedBy(row: Row): StartedBy {
   return { what: row["what"], id: row["id"], tenant: row["tenant"], atMs: Number(row["at"]) };
+}
+
+function toLinked(row: Row): LinkedTask {
+  const { id: taskId, name, status, tenant } = row;
+  return { taskId, name, status, tenant };
 }
 
 function toStarted(row: Row): Started {

@@ -1,7 +1,9 @@
+import { copyKeysOf } from "../protocol/copies.ts";
 import { isAmong, limit, now, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { WalkSpan } from "../store/walk.ts";
 
 const links = table("link");
+const dependencies = table("task_dependency");
 const tasks = table("task");
 const sessions = table("session");
 
@@ -65,7 +67,10 @@ export function linkedTasksAfter(
 /** Ids of sessions and of schedules are the callers' own, and may equal each other. */
 export type LinkSource = "session" | "task" | "schedule";
 
-/** What started a task, and the first tasks that it, a session or a schedule has started. */
+/**
+ * What started a task, and the first tasks that it, a session or a schedule has started. Of a task also the
+ * first that come after it, and its first copies, which have its tenant and its name.
+ */
 export function readLinks(id: string, source: LinkSource, count: number): Statement {
   const isFrom = {
     session: sql`what = 'session'`,
@@ -76,7 +81,7 @@ export function readLinks(id: string, source: LinkSource, count: number): Statem
     source === "task"
       ? sql`
     select * from (
-      select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,
+      select 'origin' as kind, from_id as id, what, link.at, null as name, null as status,
         case what when 'session' then (select tenant from ${sessions} where session_id = from_id)
           when 'schedule' then null
           else (select tenant from ${tasks} where task_id = from_id) end as tenant
@@ -85,7 +90,27 @@ export function readLinks(id: string, source: LinkSource, count: number): Statem
       : sql``;
   return sql`${before}
     select * from (
-      select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+      select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
       from ${links} link left join ${tasks} task on task.task_id = link.to_id
-      where from_id = ${id} and ${isFrom} order by to_id ${limit(count)}) started`;
+      where from_id = ${id} and ${isFrom} order by to_id ${limit(count)}) started
+    ${source === "task" ? afterAndCopies(id, count) : sql``}`;
+}
+
+function afterAndCopies(taskId: string, count: number): Statement {
+  const { from, below } = copyKeysOf(taskId);
+  return sql`
+    union all
+    select * from (
+      select 'dependent' as kind, dependent_id as id, 'task' as what, task.created_at as at,
+        task.name, task.status, task.tenant
+      from ${dependencies} wait join ${tasks} task on task.task_id = wait.dependent_id
+      where dependency_id = ${taskId} order by dependent_id ${limit(count)}) dependents
+    union all
+    select * from (
+      select 'copy' as kind, task.task_id as id, 'task' as what, task.created_at as at,
+        task.name, task.status, task.tenant
+      from ${tasks} original join ${tasks} task on task.tenant = original.tenant
+        and task.name = original.name and task.unique_key >= ${from}
+        and task.unique_key < ${below} and task.unique_key is not null
+      where original.task_id = ${taskId} order by task.unique_key ${limit(count)}) copies`;
 }

@@ -1,6 +1,14 @@
 import type { Database, Row } from "../store/database.ts";
 import { parsePulse, type PodPulse } from "./pulse.ts";
-import { listPods, markLeft, podAges, pulsesOf } from "./sql.ts";
+import {
+  readPulsesOfAll,
+  listPods,
+  listBriefPods,
+  markLeft,
+  metadataOf,
+  podAges,
+  pulsesOf,
+} from "./sql.ts";
 
 export { changeDrain } from "./sql.ts";
 
@@ -24,7 +32,31 @@ export async function storedPods(database: Pick<Database, "read">): Promise<Stor
   return (await database.read(listPods())).map(toStoredPod);
 }
 
+/** The same without metadata, for what looks at them again and again. */
+export type BriefPod = Omit<StoredPod, "metadata">;
+
+export async function briefPods(database: Pick<Database, "read">): Promise<BriefPod[]> {
+  return (await database.read(listBriefPods())).map(toBriefPod);
+}
+
+/** What these pods have written of themselves when they began. It stays as it is. */
+export async function readMetadata(
+  database: Pick<Database, "read">,
+  podIds: readonly string[],
+): Promise<Map<string, StoredPod["metadata"]>> {
+  const found = podIds.length === 0 ? [] : await database.read(metadataOf(podIds));
+  return new Map(found.map((row) => [row["pod_id"] as string, toMetadata(row)]));
+}
+
 export function toStoredPod(row: Row): StoredPod {
+  return { ...toBriefPod(row), metadata: toMetadata(row) };
+}
+
+function toMetadata(row: Row): StoredPod["metadata"] {
+  return JSON.parse(row["metadata"] as string) as Record<string, unknown>;
+}
+
+function toBriefPod(row: Row): BriefPod {
   return {
     podId: row["pod_id"],
     status: row["status"],
@@ -34,7 +66,45 @@ export function toStoredPod(row: Row): StoredPod {
     drains: Number(row["drain"]) === 1,
     state: row["state"],
     pulse: parsePulse(row["pulse"]),
-    metadata: JSON.parse(row["metadata"]) as Record<string, unknown>,
+  };
+}
+
+/**
+ * The pod that leads, as pods said of themselves with their last heartbeats. A leader that hangs goes on
+ * saying so until its process ends, so of two the one that began last is it.
+ */
+export function leaderAmong(
+  pods: readonly Pick<StoredPod, "podId" | "status" | "pulse">[],
+): string | undefined {
+  const leading = pods.flatMap(({ podId, status, pulse }) => {
+    const sinceMs = status === "up" ? pulse?.leadsSinceMs : undefined;
+    return typeof sinceMs === "number" ? [{ podId, sinceMs }] : [];
+  });
+  return leading.toSorted((a, b) => b.sinceMs - a.sinceMs)[0]?.podId;
+}
+
+/** How many pods there are, and what they have done in all since they began, by their last heartbeats. */
+export type PodCounts = {
+  readonly up: number;
+  readonly down: number;
+  readonly totals: { readonly claimed: number; readonly ended: number };
+};
+
+export async function readPodCounts(database: Pick<Database, "read">): Promise<PodCounts> {
+  const pods = (await database.read(readPulsesOfAll())).map((row) => ({
+    isUp: row["status"] === "up",
+    pulse: parsePulse(row["pulse"]),
+  }));
+  const sumOf = (all: readonly (number | undefined)[]) =>
+    all.reduce<number>((total, each) => total + (each ?? 0), 0);
+  const up = pods.filter(({ isUp }) => isUp).length;
+  return {
+    up,
+    down: pods.length - up,
+    totals: {
+      claimed: sumOf(pods.map(({ pulse }) => pulse?.claimed)),
+      ended: sumOf(pods.flatMap(({ pulse }) => Object.values(pulse?.ended ?? {}))),
+    },
   };
 }
 

@@ -10,6 +10,7 @@ const small: PodPulse = {
   lagMs: 3,
   memoryBytes: 90_000_000,
   held: 2,
+  leadsSinceMs: null,
   throttles: [{ name: "openai", key: "", inFlight: 2 }],
   running: [{ taskId: taskId(1), startedAtMs: 1_800_000_000_000 }],
 };
@@ -17,6 +18,8 @@ const small: PodPulse = {
 describe("a pulse", () => {
   test("is read as it was stored", () => {
     expect(parsePulse(encodePulse(small))).toEqual(small);
+    const ofLeader = { ...small, leadsSinceMs: 1_800_000_000_000 };
+    expect(parsePulse(encodePulse(ofLeader))).toEqual(ofLeader);
     expect(parsePulse(encodePulse({ ...small, memoryBytes: null }))).toMatchObject({
       memoryBytes: null,
     });
@@ -72,6 +75,7 @@ describe("a pulse", () => {
       lagMs: 0,
       memoryBytes: null,
       held: 0,
+      leadsSinceMs: null,
       throttles: [],
       running: [],
     });

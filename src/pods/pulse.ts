@@ -12,6 +12,8 @@ export type PodPulse = {
   readonly memoryBytes: number | null;
   /** How many tasks and runs it holds. */
   readonly held: number;
+  /** Since when it leads the fleet, by the store's clock; null if it doesn't. */
+  readonly leadsSinceMs: number | null;
   /** Its calls in flight, of the throttles and keys that have the most. */
   readonly throttles: readonly PulsedThrottle[];
   /** The tasks that it has run for longest, with the store's time at which their handlers were called. */
@@ -34,7 +36,8 @@ export const maxPulsed = 5;
 
 /** The stored form: as many throttles and tasks as there is room for. */
 export function encodePulse(pulse: PodPulse): string {
-  const { throttles, running, ...totals } = pulse;
+  const { throttles, running, leadsSinceMs, ...counts } = pulse;
+  const totals = { ...counts, ...(leadsSinceMs !== null && { leadsSinceMs }) };
   const listed: { throttles: unknown[]; running: unknown[] } = { throttles: [], running: [] };
   let text = JSON.stringify({ ...totals, ...listed });
   const add = (list: unknown[], item: unknown): void => {
@@ -62,7 +65,7 @@ export function parsePulse(stored: unknown): PodPulse | null {
     return null;
   }
   if (!isJsonObject(found)) return null;
-  const { memoryBytes, ended } = found;
+  const { memoryBytes, ended, leadsSinceMs } = found;
   return {
     claimed: count(found["claimed"]),
     ended: Object.fromEntries(
@@ -72,6 +75,7 @@ export function parsePulse(stored: unknown): PodPulse | null {
     lagMs: count(found["lagMs"]),
     memoryBytes: typeof memoryBytes === "number" ? memoryBytes : null,
     held: count(found["held"]),
+    leadsSinceMs: typeof leadsSinceMs === "number" ? leadsSinceMs : null,
     throttles: listOf(found["throttles"]).flatMap(([name, key, inFlight]) =>
       typeof name === "string" && typeof key === "string"
         ? [{ name, key, inFlight: count(inFlight) }]

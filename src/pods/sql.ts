@@ -216,6 +216,29 @@ export function latestPods(count: number): Statement {
     order by case when status = 'up' then 0 else 1 end, last_heartbeat desc, pod_id ${limit(count)}`;
 }
 
+/** All pods without their metadata, which may be long and stays as a pod has written it first. */
+export function listBriefPods(): Statement {
+  return sql`
+    select pod_id, status, started_at, last_heartbeat, beat, drain, state, pulse from ${podTable}
+    order by started_at, pod_id`;
+}
+
+/** The metadata of these pods. */
+export function metadataOf(podIds: readonly string[]): Statement {
+  const wanted = rows(
+    { pod_id: "text" },
+    podIds.map((podId) => [podId]),
+  );
+  return sql`
+    select pod_id, metadata from ${podTable}
+    where pod_id in (select pod_id from ${wanted} wanted)`;
+}
+
+/** What counts of all pods are made of. */
+export function readPulsesOfAll(): Statement {
+  return sql`select status, pulse from ${podTable}`;
+}
+
 export function listPods(): Statement {
   return sql`select * from ${podTable} order by started_at, pod_id`;
 }

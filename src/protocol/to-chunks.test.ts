@@ -19,7 +19,7 @@ test("a message as chunks makes the same message again, here and in the AI SDK",
   await fc.assert(
     fc.asyncProperty(anyChunks(30), async (chunks) => {
       const { message } = assembled(chunks);
-      fc.pre(isTold(message));
+      fc.pre(isReported(message));
       const again = messageToChunks(message, { live: false });
       const theirs = await assembledByAi(again, { messageId });
       expect(theirs.threw).toBe(false);
@@ -37,7 +37,7 @@ test("the chunks that come behind a snapshot go on with what is open", () => {
     fc.property(anyChunks(30), fc.nat(30), (chunks, cut) => {
       const first = createAssembler({ messageId });
       const early = chunks.slice(0, cut).filter((chunk) => first.push(chunk).error === undefined);
-      fc.pre(isTold(first.message()));
+      fc.pre(isReported(first.message()));
       const snapshot = first.snapshot();
       // Open are texts, and inputs in the current step; a call that went back to its input isn't.
       const late = chunks
@@ -90,7 +90,7 @@ test("an answer that is over is finished in its chunks, and one that isn't isn't
  * Whether chunks can tell the parts apart: two calls of one id in one step, and two approvals of one
  * id, can only come from an agent that mixed up its ids.
  */
-function isTold({ parts }: UIMessage): boolean {
+function isReported({ parts }: UIMessage): boolean {
   let here: unknown[] = [];
   const approvals: unknown[] = [];
   for (const part of parts) {

@@ -69,11 +69,20 @@ export function createRedactor(redact: Redact = []): Redactor {
  * them.
  */
 export function checkUnredacted(what: string, value: unknown): void {
-  if (!JSON.stringify(value)?.includes(redacted)) return;
+  if (!textOf(value).includes(redacted)) return;
   throw new FlotillaError(
     "invalid_input",
     `${what} has ${redacted} in it, which stands for what wasn't shown: send that itself`,
   );
+}
+
+function textOf(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? "";
+  } catch {
+    // It is too deep to be written, and refused as that where it would be stored.
+    return "";
+  }
 }
 
 /** What is used where there is no config. */

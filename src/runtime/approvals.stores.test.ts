@@ -60,7 +60,7 @@ describe.each(storeKinds)("what waits for a person on $name", (kind) => {
   };
   const idsOf = async (options = {}) => (await list(options)).approvals.map(({ id }) => id);
 
-  test("is listed with its deadline, the longest waiting first: runs, tasks and sessions", async () => {
+  test("is listed with the nearest deadline first, then the longest waiting: runs, tasks and sessions", async () => {
     await waitingTask("run-1", { sinceMs: 200, isRun: true, untilMs: 9_000 });
     await waitingTask("task-1", { sinceMs: 100 });
     await session("s-1", [call(150, { untilMs: 7_000 }), call(160, { signal: "go" })]);
@@ -68,16 +68,6 @@ describe.each(storeKinds)("what waits for a person on $name", (kind) => {
       next: null,
       isWhole: true,
       approvals: [
-        {
-          what: "task",
-          id: "task-1",
-          tenant: "default",
-          name: "order",
-          sinceMs: 100,
-          untilMs: null,
-          signal: "approve",
-          calls: [],
-        },
         {
           what: "session",
           id: "s-1",
@@ -95,6 +85,16 @@ describe.each(storeKinds)("what waits for a person on $name", (kind) => {
           name: "order",
           sinceMs: 200,
           untilMs: 9_000,
+          signal: "approve",
+          calls: [],
+        },
+        {
+          what: "task",
+          id: "task-1",
+          tenant: "default",
+          name: "order",
+          sinceMs: 100,
+          untilMs: null,
           signal: "approve",
           calls: [],
         },
@@ -160,11 +160,33 @@ describe.each(storeKinds)("what waits for a person on $name", (kind) => {
     await expect(list({ limit: 0 })).rejects.toMatchObject({ code: "invalid_option" });
   });
 
+  test("has the nearest deadline on its first page, however many have waited for longer", async () => {
+    for (let at = 0; at < 30; at++) await waitingTask(`old-${at + 10}`, { sinceMs: at });
+    for (let at = 0; at < 5; at++) await session(`old-s${at}`, [call(40 + at)]);
+    await waitingTask("soon", { sinceMs: 900, untilMs: 2_000 });
+    await session("sooner", [call(950, { untilMs: 1_900 })]);
+    await waitingTask("later", { sinceMs: 1, untilMs: 5_000, isRun: true });
+    expect(await idsOf({ limit: 2 })).toEqual(["sooner", "soon"]);
+    const seen: string[] = [];
+    let cursor: string | null = null;
+    do {
+      const page = await list({ limit: 4, ...(cursor !== null && { cursor }) });
+      seen.push(...page.approvals.map(({ id }) => id));
+      cursor = page.next;
+    } while (cursor !== null);
+    expect(seen.slice(0, 5)).toEqual(["sooner", "soon", "later", "old-10", "old-11"]);
+    expect(new Set(seen).size).toBe(38);
+    expect(seen).toHaveLength(38);
+    await expect(list({ cursor: "200.task-1" })).rejects.toMatchObject({ code: "invalid_option" });
+  });
+
   test("is of one tenant where that is asked for", async () => {
     await waitingTask("task-1", { sinceMs: 1, tenant: "acme" });
     await waitingTask("task-2", { sinceMs: 1, tenant: "zeta" });
     await session("s-1", [call(2)], { tenant: "acme" });
     await session("s-2", [call(2)], { tenant: "zeta" });
-    expect(await idsOf({ tenant: "acme" })).toEqual(["task-1", "s-1"]);
+    await session("s-3", [call(3, { untilMs: 9 })], { tenant: "acme" });
+    await session("s-4", [call(3, { untilMs: 8 })], { tenant: "zeta" });
+    expect(await idsOf({ tenant: "acme" })).toEqual(["s-3", "task-1", "s-1"]);
   });
 });

@@ -23,12 +23,11 @@ export type Approval = {
 };
 
 export type ApprovalPage = {
-  /** The longest waiting first. */
+  /** The nearest deadline first; then those without one, the longest waiting first. */
   readonly approvals: Approval[];
   readonly next: string | null;
   /**
-   * False where more tasks and runs wait, for signals or for a time, than are looked at: some that wait for
-   * a signal may be missing.
+   * False where more tasks and runs wait for signals than are looked at: some may be missing.
    */
   readonly isWhole: boolean;
 };
@@ -42,9 +41,11 @@ export type ApprovalListOptions = {
   limit?: number;
 };
 
-type Place = { readonly sinceMs: number; readonly id: string };
+/** A position in the order: among those with a deadline, by that, or among those without, by their waits. */
+type Place = Parameters<typeof readSessionsAwaiting>[1];
 
-const firstPlace: Place = { sinceMs: 0, id: "" };
+const firstPlace: Place = { by: "until", atMs: 0, id: "" };
+const firstWithoutDeadline: Place = { by: "since", atMs: 0, id: "" };
 const maxTenantChars = 500;
 
 /** Lists everything that waits for a person. */
@@ -58,19 +59,27 @@ export function createApprovals({
     const { tenant, cursor, limit = 50 } = options;
     checkNumber("limit", limit, { min: 1, max: 1_000 });
     if (tenant !== undefined) checkText("tenant", tenant, { max: maxTenantChars });
-    const { sinceMs, id } = cursor === undefined ? firstPlace : placeOf(cursor);
-    const page = { tenant, count: limit + 1 };
-    const [{ tasks, isWhole }, sessions] = await Promise.all([
-      readAwaiting(database, { sinceMs, taskId: id }, page),
-      readSessionsAwaiting(database, { sinceMs, id }, page),
-    ]);
-    const all = [...tasks.map(ofTask), ...sessions.map(ofSession)].toSorted(byPlace);
+    const readFrom = async (place: Place, count: number) => {
+      const page = { tenant, count };
+      const [{ tasks, isWhole }, sessions] = await Promise.all([
+        readAwaiting(database, { ...place, taskId: place.id }, page),
+        readSessionsAwaiting(database, place, page),
+      ]);
+      const found = [...tasks.map(ofTask), ...sessions.map(ofSession)].toSorted(byPlace);
+      return { found: found.slice(0, count), isWhole };
+    };
+    const from = cursor === undefined ? firstPlace : placeIn(cursor);
+    const first = await readFrom(from, limit + 1);
+    const left = limit + 1 - first.found.length;
+    const rest =
+      from.by === "until" && left > 0 ? await readFrom(firstWithoutDeadline, left) : undefined;
+    const all = [...first.found, ...(rest?.found ?? [])];
     const fitted = fitPage(all.slice(0, limit), all.length > limit);
     const last = fitted.items.at(-1);
     return {
       approvals: fitted.items,
-      next: fitted.hasMore && last ? `${last.sinceMs}.${last.id}` : null,
-      isWhole,
+      next: fitted.hasMore && last ? cursorAt(placeOf(last)) : null,
+      isWhole: first.isWhole && (rest?.isWhole ?? true),
     };
   };
 }
@@ -80,28 +89,28 @@ function ofTask({ taskId: id, isRun, tenant, name, signal, sinceMs, untilMs }: A
   return { what, id, tenant, name, sinceMs, untilMs, signal, calls: [] } satisfies Approval;
 }
 
-function ofSession({ sessionId: id, tenant, agent, sinceMs, calls }: AwaitingSession): Approval {
-  const untilMs = Math.min(...calls.map((call) => call.untilMs ?? Infinity));
-  return {
-    what: "session",
-    id,
-    tenant,
-    name: agent,
-    sinceMs,
-    untilMs: untilMs === Infinity ? null : untilMs,
-    signal: null,
-    calls,
-  };
+function ofSession(session: AwaitingSession): Approval {
+  const { sessionId: id, tenant, agent: name, sinceMs, untilMs, calls } = session;
+  return { what: "session", id, tenant, name, sinceMs, untilMs, signal: null, calls };
 }
 
-/** In the order of the store: by time, then by the bytes of ids. */
-function byPlace(one: Place, other: Place): number {
-  if (one.sinceMs !== other.sinceMs) return one.sinceMs - other.sinceMs;
-  return Buffer.compare(Buffer.from(one.id), Buffer.from(other.id));
+/** In the order of the store, of one kind of place: by time, then by the bytes of ids. */
+function byPlace(one: Approval, other: Approval): number {
+  const [a, b] = [placeOf(one), placeOf(other)];
+  if (a.atMs !== b.atMs) return a.atMs - b.atMs;
+  return Buffer.compare(Buffer.from(a.id), Buffer.from(b.id));
 }
 
-function placeOf(cursor: string): Place {
-  const [, sinceMs, id] = /^(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
-  if (id !== undefined) return { sinceMs: Number(sinceMs), id };
+function placeOf({ id, sinceMs, untilMs }: Approval): Place {
+  return untilMs === null ? { by: "since", atMs: sinceMs, id } : { by: "until", atMs: untilMs, id };
+}
+
+function cursorAt({ by, atMs, id }: Place): string {
+  return `${by}.${atMs}.${id}`;
+}
+
+function placeIn(cursor: string): Place {
+  const [, by, atMs, id] = /^(until|since)\.(\d{1,15})\.(.+)$/s.exec(cursor) ?? [];
+  if (id !== undefined) return { by: by as Place["by"], atMs: Number(atMs), id };
   throw new FlotillaError("invalid_option", "cursor must be the `next` of an earlier page");
 }

@@ -1,4 +1,5 @@
 import { type AuditConfig, auditOf } from "../audit/leader.ts";
+import { checkNats, type NatsConfig } from "../bus/nats/config.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
@@ -102,6 +103,11 @@ export type Config = {
    * expressions, for texts and for names. `false`: everything is shown, what looks like a secret too.
    */
   redact?: Redact;
+  /**
+   * Servers of NATS that carry envelopes and notifications between pods, in place of Postgres. All pods and
+   * programs of a store need the same. Default none.
+   */
+  nats?: NatsConfig;
   /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;
 };
@@ -138,7 +144,7 @@ export type PodSettings = Required<
     sessions: false | Required<SessionsConfig>;
   };
 
-type Optional = "codec" | "only" | "log" | "onStart" | "prices" | "redact" | "server";
+type Optional = "codec" | "only" | "log" | "nats" | "onStart" | "prices" | "redact" | "server";
 
 /**
  * The default number of logs. A SQLite file has one writer, and one log costs it least. On Postgres up to
@@ -180,6 +186,7 @@ const others = [
   "middleware",
   "only",
   "log",
+  "nats",
   "onStart",
   "prices",
   "codec",
@@ -225,6 +232,8 @@ export function resolveConfig(config: Config): PodSettings {
   if (config.dataDir !== undefined && config.dataDir !== defaultDataDir)
     checkDataDir(config.dataDir);
   checkServer(config.server);
+  // The store may be named elsewhere, and is known when the pod starts.
+  if (config.nats !== undefined) checkNats(config.nats);
   if (config.prices !== undefined) checkPrices(config.prices);
   if (config.codec !== undefined) checkCodec(config.codec);
   createRedactor(config.redact);
@@ -255,6 +264,7 @@ export function resolveConfig(config: Config): PodSettings {
     ...(config.codec && { codec: config.codec }),
     ...(config.only && { only: config.only }),
     ...(config.log && { log: config.log }),
+    ...(config.nats && { nats: config.nats }),
     ...(config.onStart && { onStart: config.onStart }),
     ...(config.prices && { prices: config.prices }),
     ...(config.redact !== undefined && { redact: config.redact }),

@@ -9,6 +9,8 @@ import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { systemRandom } from "../base/random.ts";
 import { type Bulks, createBulks } from "../bulk/bulks.ts";
 import { checkCodec } from "../store/codec/codec.ts";
+import type { NatsConfig } from "../bus/nats/config.ts";
+import { createNats, natsFor } from "../bus/nats/nats.ts";
 import { createLazyBus, createStoreBus } from "../bus/store-bus.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
@@ -23,11 +25,17 @@ import { createSeriesReader, type SeriesReader } from "../series/series.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
 import { lazyService } from "../sessions/create-service.ts";
 import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
-import { createSqlJournal } from "../sessions/log/sql-journal.ts";
+import { createSqlJournal, createSqlReads } from "../sessions/log/sql-journal.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
 import { createLocalSessions, type LocalSessions } from "../sessions/start.ts";
-import { coldReads, type Database, withoutThrowing, writeProbe } from "../store/database.ts";
+import {
+  coldReads,
+  type Database,
+  pageReads,
+  withoutThrowing,
+  writeProbe,
+} from "../store/database.ts";
 import {
   checkedStore,
   openStore,
@@ -48,6 +56,8 @@ import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
 import { createFleetPages, type FleetPages } from "./fleet/pages.ts";
 import { createPermitHolders, type PermitHoldersClient } from "./permit-holders.ts";
+import { connectLogs } from "./logs/connect-logs.ts";
+import type { StreamLogsParts } from "./logs/stream-logs.ts";
 import { createPodActs, type PodActs } from "./pods.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
 
@@ -58,6 +68,8 @@ export type ConnectOptions = StoreOptions & {
   dataDir?: string | false;
   /** Whether agents that are created over HTTP may be in private networks. Default false. */
   privateAgents?: boolean;
+  /** The same servers of NATS as those of the pods. Default none. */
+  nats?: NatsConfig;
 };
 
 /** A connection to a store. It enqueues and reads, and never claims, beats or runs anything. */
@@ -96,6 +108,10 @@ export type Flotilla = TaskShortcuts &
     readonly pages: FleetPages;
     /** The kind of store behind this connection. */
     readonly storeKind: StoreKind;
+    /** Whether NATS can be used right now; null without `nats`. Connects with the first look. */
+    readonly natsState: "connected" | "away" | null;
+    /** Whether the logs of sessions are on NATS, so that they go on while the store is away. */
+    readonly hasStreamLogs: boolean;
     /** Resolves after a write to the store has been committed. */
     ping(): Promise<void>;
     close(): Promise<void>;
@@ -115,6 +131,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     "privateAgents",
     "onEvent",
     "codec",
+    "nats",
   ]);
   checkedStore(store);
   const { durability, migrate, maxPayloadBytes } = options;
@@ -124,18 +141,28 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   if (options.dataDir !== undefined) checkDataDir(options.dataDir);
   if (options.codec !== undefined) checkCodec(options.codec);
   const text = storedTextOf(options);
+  const ids = uuidv7(systemClock, systemRandom);
+  const nats =
+    options.nats &&
+    createNats(natsFor(store, options.nats), {
+      clock: systemClock,
+      random: systemRandom,
+      log: options.log ?? silentLogger,
+      origin: ids.next(),
+    });
+  const notifies = nats === undefined;
   let opening: Promise<Database> | undefined;
   let closed = false;
   const open = async (): Promise<Database> => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    opening ??= openStore(store, options).catch((error: unknown) => {
+    opening ??= openStore(store, { ...options, notifies }).catch((error: unknown) => {
       // The next call tries again, because a store that was away at start-up may be back.
       opening = undefined;
       throw error;
     });
     return opening;
   };
-  const database: Database = {
+  const plain: Database = {
     read: async (statement, options) => (await open()).read(statement, options),
     write: async (statements, options) => (await open()).write(statements, options),
     subscribe(listener, channel) {
@@ -153,7 +180,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       };
     },
     // Does not open the store: the caller's open transaction could block the migration.
-    within: (handle) => transactionOn(store, handle, text),
+    within: (handle) => transactionOn(store, handle, { text, notifies }),
     async close() {
       closed = true;
       await (await opening?.catch(() => undefined))?.close();
@@ -161,11 +188,12 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     ...(options.onEvent && { report: withoutThrowing(options.onEvent) }),
     ...(options.codec && { encodesContent: true }),
   };
+  const database = nats ? nats.notifying(plain) : plain;
   const parts = {
     database,
     clock: systemClock,
     random: systemRandom,
-    ids: uuidv7(systemClock, systemRandom),
+    ids,
     ...(options.log && { log: options.log }),
     ...(maxPayloadBytes !== undefined && { maxPayloadBytes }),
   };
@@ -186,21 +214,28 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker, inGroup });
   const credentials = createCredentials({ ...parts, log });
   // Created on the first call that needs it, because it starts polling.
-  const bus = createLazyBus(() =>
-    createStoreBus({ ...parts, address: `program-${parts.ids.next()}` }),
-  );
+  const bus = createLazyBus(() => {
+    const address = `program-${ids.next()}`;
+    const onForged = () => options.onEvent?.({ type: "forged" });
+    return nats
+      ? nats.connectBus(address, { database, text, onForged })
+      : createStoreBus({ ...parts, address });
+  });
   let localSessions: LocalSessions | undefined;
-  const sessionService = lazyService(() => {
+  const startSessions = (): LocalSessions => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
-    localSessions ??= connectSessions({
+    return (localSessions ??= connectSessions({
       ...parts,
       bus: bus.start(),
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
       logs: logsFor(store),
-    });
-    return localSessions.service;
-  });
+      ...(nats?.settings.use === "all" && { streams: { nats, text } }),
+    }));
+  };
+  const sessionService = lazyService(() => startSessions().service);
+  // Beats tell who owns logs on streams; the rows of the store don't.
+  const heads = nats?.settings.use === "all" ? () => startSessions().journal.heads() : undefined;
   const close = async (): Promise<void> => {
     await localSessions?.stop({ waitMs: 0 });
     await bus.close();
@@ -208,6 +243,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     closeTasks();
     closeDeadLetters();
     await database.close();
+    await nats?.close();
   };
   return {
     ...taskShortcuts(tasks),
@@ -222,7 +258,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     },
     audit: createAudit(parts),
     quotas: createTenantCounter(parts),
-    series: createSeriesReader(parts),
+    series: createSeriesReader({ ...parts, database: pageReads(database) }),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),
     keys: createKeys(parts),
     signIns: createSignIns(parts),
@@ -233,10 +269,15 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     approvals: createApprovals({ database }),
     ...createPodActs({ ...parts, bus: bus.start }),
     sessionCounts: () => readSessionCounts(database),
-    pages: createFleetPages(parts),
+    pages: createFleetPages({ ...parts, heads }),
     get storeKind() {
       return locateStore(store).kind;
     },
+    get natsState() {
+      if (!nats) return null;
+      return nats.connection().state === "connected" ? "connected" : "away";
+    },
+    hasStreamLogs: nats?.settings.use === "all",
     async ping() {
       await database.write([writeProbe()]);
     },
@@ -245,14 +286,34 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   };
 }
 
-type ConnectedParts = Omit<LocalSessionsParts, "journal">;
+type ConnectedParts = Omit<LocalSessionsParts, "journal"> & {
+  /** Where the logs are, if not in the store. */
+  streams?: Pick<StreamLogsParts, "nats" | "text">;
+};
 
 /**
  * Sessions in a process that is not a pod: the pods execute its commands. The code that runs turns is
  * not loaded, so that commands of the CLI start fast.
  */
 export function connectSessions(parts: ConnectedParts): LocalSessions {
-  return createLocalSessions(sessionParts(parts));
+  const { streams } = parts;
+  const shared = sessionParts(parts);
+  if (!streams) return createLocalSessions(shared);
+  const { journal, close } = connectLogs({ ...parts, ...streams });
+  const local = createLocalSessions({
+    ...shared,
+    journal,
+    coldJournal: journal,
+    ahead: journal,
+    headSource: journal,
+  });
+  return {
+    ...local,
+    async stop(options) {
+      await local.stop(options);
+      await close();
+    },
+  };
 }
 
 /** The parts that sessions of pods and of other processes share. */
@@ -262,7 +323,7 @@ export function sessionParts<Parts extends ConnectedParts>(
   return {
     ...parts,
     journal: createSqlJournal(parts),
-    coldJournal: createSqlJournal({ ...parts, database: coldReads(parts.database) }),
+    coldJournal: createSqlReads({ database: coldReads(parts.database) }),
     currentTrace: activeTrace,
   };
 }

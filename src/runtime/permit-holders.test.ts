@@ -19,7 +19,7 @@ const api = throttle("api", { initial: 10 });
 const turn = {
   by: "agent",
   from: { id: "session-1", what: "session" },
-  fields: { session: "session-1", agent: "helper", epoch: 3, attempt: 1 },
+  fields: { session: "session-1", tenant: "acme", agent: "helper", epoch: 3, attempt: 1 },
   log: silentLogger,
 } as const;
 
@@ -86,7 +86,14 @@ describe("who holds permits", () => {
         {
           podId: "pod-1",
           key: "",
-          holder: { what: "turn", id: "session-1", name: "helper", epoch: 3, attempt: 1 },
+          holder: {
+            what: "turn",
+            id: "session-1",
+            tenant: "acme",
+            name: "helper",
+            epoch: 3,
+            attempt: 1,
+          },
         },
         { podId: "pod-2", key: "gpt", holder: null },
         { podId: "pod-2", key: "", holder: null },

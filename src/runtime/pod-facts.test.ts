@@ -4,7 +4,7 @@ import type { Prices } from "../base/usage.ts";
 import { minuteMs } from "../base/durations.ts";
 import { snooze } from "../base/errors.ts";
 import { flow } from "../flows/flow.ts";
-import { storedPods } from "../pods/pods.ts";
+import { leaderAmong, storedPods } from "../pods/pods.ts";
 import { maxPulseBytes } from "../pods/pulse.ts";
 import { pulsesOf } from "../pods/sql.ts";
 import { createSeriesReader } from "../series/series.ts";
@@ -43,6 +43,7 @@ async function openFleet() {
       const { points } = await createSeriesReader({ database: memory, clock }).read({ subject });
       return points;
     },
+    leader: async () => leaderAmong(await storedPods(memory)),
     pulses: async () => (await storedPods(memory)).map(({ pulse }) => pulse),
     [Symbol.asyncDispose]: fleet.stop,
   };
@@ -139,6 +140,25 @@ describe("what a pod counts", () => {
     ]);
   });
 
+  test("is how long the oldest task of a name waits, as the leader sees it once a minute", async () => {
+    await using fleet = await openFleet();
+    const pod = await fleet.start([task("work", {}, () => null)]);
+    await fleet.clock.advance(minuteMs);
+    await pod.enqueue("unknown", null);
+    await pod.enqueue("later", null, { delayMs: 60 * minuteMs });
+    await fleet.clock.advance(3 * minuteMs);
+    const waits = (await fleet.series("task:unknown")).map(({ gauges }) => gauges["oldestMs"]!);
+    expect(waits.length).toBeGreaterThanOrEqual(2);
+    for (const [at, waitMs] of waits.entries()) {
+      if (at === 0) continue;
+      // Each minute it has waited for a minute longer, give or take the beat that it was read with.
+      expect(waitMs - waits[at - 1]!).toBeGreaterThan(minuteMs - 10_000);
+      expect(waitMs - waits[at - 1]!).toBeLessThan(minuteMs + 10_000);
+    }
+    expect((await fleet.series("task")).at(-1)!.gauges["oldestMs"]).toBe(waits.at(-1));
+    expect(await fleet.series("task:later")).toEqual([]);
+  });
+
   test("costs an idle pod nothing: no statement, and no pulse beside its heartbeat", async () => {
     await using fleet = await openFleet();
     await fleet.start([task("work", {}, () => null)]);
@@ -185,6 +205,7 @@ describe("a pod's pulse", () => {
       lagMs: 0,
       memoryBytes: 64_000_000,
       held: 1,
+      leadsSinceMs: expect.any(Number),
       throttles: [],
       running: [{ taskId, startedAtMs: expect.any(Number) }],
     });
@@ -214,5 +235,22 @@ describe("a pod's pulse", () => {
     const [pulse] = await fleet.pulses();
     expect(pulse!.held).toBe(40);
     expect(pulse!.running.length).toBeGreaterThan(0);
+  });
+
+  test("says which pod leads, and since when; another one says so after it has left", async () => {
+    await using fleet = await openFleet();
+    const work = task("work", {}, () => null);
+    const first = await fleet.start([work]);
+    await fleet.clock.advance(2_000);
+    const second = await fleet.start([work]);
+    await fleet.clock.advance(3_000);
+    expect(await fleet.leader()).toBe(first.podId);
+    const [before] = await fleet.pulses();
+    expect(before!.leadsSinceMs).toBe(1_800_000_000_000);
+    await fleet.outcome(first.stop());
+    await fleet.clock.advance(3_000);
+    expect(await fleet.leader()).toBe(second.podId);
+    const [, after] = await fleet.pulses();
+    expect(after!.leadsSinceMs).toBeGreaterThan(before!.leadsSinceMs!);
   });
 });

@@ -1,10 +1,13 @@
 import type { Clock } from "../base/clock.ts";
+import { minuteMs } from "../base/durations.ts";
+import { messageOf } from "../base/errors.ts";
 import { costMillionths, type ModelTotal, type Prices } from "../base/usage.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Observation } from "../pods/liveness.ts";
 import { encodePulse, maxPulsed, type PulsedTask, type PulsedThrottle } from "../pods/pulse.ts";
 import { countDurationOf, countOf, type Tally } from "../series/counts.ts";
+import { startOf } from "../series/fold.ts";
 import { createSeriesLeader } from "../series/leader.ts";
 import { createRecorder } from "../series/recorder.ts";
 import { createSeriesWriter } from "../series/writer.ts";
@@ -29,6 +32,8 @@ export type PodFactsParts = {
   /** How many tasks the pod holds, and which of them it has run for longest. */
   held: () => number;
   longestRunning: (count: number) => readonly PulsedTask[];
+  /** How long the oldest task of each name waits, in the store as a whole. */
+  readOldestWaits: () => Promise<ReadonlyMap<string, number>>;
   /** The bytes of memory of this process. */
   readMemory?: (() => number) | undefined;
   setPulse: (pulse: string) => void;
@@ -41,7 +46,7 @@ export type PodFacts = ReturnType<typeof createPodFacts>;
  * minute. Counting is done by its events, and costs a task a few numbers in memory.
  */
 export function createPodFacts(parts: PodFactsParts) {
-  const { podId, clock, tickMs } = parts;
+  const { podId, clock, tickMs, log } = parts;
   const recorder = createRecorder();
   const ended: Record<string, number> = {};
   const throttles = createThrottleCounts(parts.registry, parts.prices);
@@ -51,6 +56,9 @@ export function createPodFacts(parts: PodFactsParts) {
   let dueMs: number | undefined;
   let lagMs = 0;
   let minute = newMinute();
+  /** The minute whose oldest waits were read, or are being read. */
+  let waitsReadAt: number | undefined;
+  let leadsSinceMs: number | null = null;
 
   function newMinute() {
     return { ticks: 0, held: 0, lagMs: 0, memoryBytes: 0, claimed, ended: total(ended) };
@@ -72,13 +80,26 @@ export function createPodFacts(parts: PodFactsParts) {
     minute = newMinute();
   };
 
-  const writer = createSeriesWriter({
-    ...parts,
-    recorder,
-    storeNowMs: () => seen && seen.storeMs + Math.max(0, clock.monotonic() - seen.atMs),
-    onMinute,
-  });
+  const storeNowMs = () => seen && seen.storeMs + Math.max(0, clock.monotonic() - seen.atMs);
+  const writer = createSeriesWriter({ ...parts, recorder, storeNowMs, onMinute });
   const leader = createSeriesLeader(parts);
+
+  /** Once a minute. Of two pods that take themselves for the leader, the longest wait counts. */
+  const sampleWaits = async (): Promise<void> => {
+    const nowMs = storeNowMs();
+    const at = nowMs === undefined ? undefined : startOf(nowMs, minuteMs);
+    if (at === undefined || at === waitsReadAt) return;
+    waitsReadAt = at;
+    try {
+      for (const [name, oldestMs] of await parts.readOldestWaits()) {
+        const { gauges } = recorder.tally("task", name);
+        gauges["oldestMs"] = Math.max(gauges["oldestMs"] ?? 0, oldestMs);
+      }
+    } catch (error) {
+      // That minute has no point then, which is what is known of it.
+      log.debug({ pod: podId, error: messageOf(error) }, "oldest waits not read");
+    }
+  };
 
   const countEnd = (outcome: string) => {
     ended[outcome] = (ended[outcome] ?? 0) + 1;
@@ -123,6 +144,9 @@ export function createPodFacts(parts: PodFactsParts) {
         }
         case "share":
           return throttles.setBound(event);
+        case "leading":
+          leadsSinceMs = event.podId === podId ? Math.round(storeNowMs() ?? 0) : null;
+          return;
         case "beat":
         case "beat_failed":
         case "bound":
@@ -130,9 +154,12 @@ export function createPodFacts(parts: PodFactsParts) {
         case "contended":
         case "fired":
         case "forged":
-        case "leading":
         case "log_lost":
         case "log_owned":
+        case "log_taken":
+        case "record_fenced":
+        case "record_resent":
+        case "record_unknown":
         case "record":
         case "recovered":
         case "resent":
@@ -169,6 +196,7 @@ export function createPodFacts(parts: PodFactsParts) {
           lagMs: Math.round(Math.max(lateMs, lagMs)),
           memoryBytes,
           held,
+          leadsSinceMs,
           throttles: throttles.sample(),
           running: parts.longestRunning(maxPulsed),
         }),
@@ -179,6 +207,9 @@ export function createPodFacts(parts: PodFactsParts) {
 
     /** Adds up the series of all pods. The leader calls it with its beats. */
     fold: leader.beat,
+
+    /** Counts how long tasks wait, of all pods. The leader calls it with its beats. */
+    lead: () => void sampleWaits(),
 
     /** Writes what was counted since the last minute. */
     async stop(): Promise<void> {

@@ -1,3 +1,4 @@
+import type { Bus } from "../bus/bus.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
@@ -16,9 +17,15 @@ import type { Worker, WorkerEvent } from "../tasks/run/worker.ts";
 import type { Schedules } from "../schedules/schedules.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database, StoreEvent } from "../store/database.ts";
+import type { AgentFacts } from "../sessions/conversation/command.ts";
+import type { Ahead } from "../sessions/list.ts";
 import type { SessionLoad } from "../sessions/start.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import type { ArchiveState } from "../sessions/log/archive/journal.ts";
+import type { Fleet } from "../sessions/log/fleet.ts";
+import type { Journal, Log, Presence } from "../sessions/log/journal.ts";
+import type { LogOutcome } from "../sessions/log/observed-log.ts";
 import type { LogEvent } from "../sessions/log/ownership.ts";
 import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
@@ -55,6 +62,8 @@ export type PodParts = {
   random: Random;
   ids: Ids;
   log: Logger;
+  /** Connects to the other processes. Without it, envelopes are rows of the store. */
+  connectBus?: (address: string) => Bus;
   /** Starts the heartbeat, on a thread or, in simulations, on virtual time. */
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
   reportAlive: () => void;
@@ -76,6 +85,10 @@ export type PodParts = {
   thisProcess?: ThisProcess | undefined;
   /** The network to agents at URLs. Default: this machine's. */
   agentNetwork?: AgentNetwork;
+  /** Opens the logs of sessions where they aren't in the store. */
+  openLogs?: (parts: PodLogsLinks) => PodLogs;
+  /** Puts something between the pod and the journal of its sessions. Default: nothing. */
+  throughJournal?: (journal: Journal) => Journal;
   /** Lets code outside handlers use the pod's permits. Returns a function that undoes it. */
   shareThrottles?: (throttles: ThrottleRegistry) => () => void;
   /** Whether a program with its own loop holds claims of this pod. Default: it has none. */
@@ -83,6 +96,28 @@ export type PodParts = {
   onEvent?: (event: PodEvent) => void;
   /** Called with the name of a task that was enqueued here and that no live pod has a handler for. */
   onNoWorker?: (name: string) => void;
+};
+
+/** What logs of sessions need of the pod whose they are. */
+export type PodLogsLinks = {
+  readonly bus: Bus;
+  readonly host: string | null;
+  /** The agents in the pod's code. */
+  readonly agents: Readonly<Record<string, AgentFacts>>;
+  /** Called when the store has more of these sessions. */
+  readonly onArchived: (sessionIds: ReadonlySet<string>) => void;
+};
+
+/** Logs of sessions that aren't in the store, which follows them, and how their owners are found. */
+export type PodLogs = {
+  readonly journal: Journal & Ahead;
+  readonly presence: Presence;
+  readonly fleet: Fleet;
+  readonly headSource: Pick<Log, "heads">;
+  /** Begins to listen, and to move what they hold into the store. */
+  start(): void;
+  stop(): Promise<void>;
+  state(): ArchiveState;
 };
 
 export type HeartbeatHooks = Pick<
@@ -103,6 +138,7 @@ export type PodEvent =
   | ThrottleEvent
   | TurnEvent
   | LogEvent
+  | LogOutcome
   | { readonly type: "beat"; readonly lagMs: number }
   | { readonly type: "beat_failed" }
   | ({ readonly type: "fired" } & Fired)
@@ -132,6 +168,8 @@ export type Pod = TaskShortcuts & {
   readonly sessionService: SessionService | null;
   /** The pod's load by sessions; undefined while there are none. */
   sessionLoad(): SessionLoad | undefined;
+  /** How far the store is behind the logs of sessions; undefined where it has them itself. */
+  archiveState(): ArchiveState | undefined;
   /** The leader, as far as this pod knows. */
   readonly leader: string | undefined;
   readonly running: number;

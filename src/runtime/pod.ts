@@ -22,7 +22,9 @@ import { createTenantLeader } from "../quotas/leader.ts";
 import { retrySetAsideRuns } from "../flows/drive/load.ts";
 import { createTasks, taskShortcuts } from "../tasks/tasks.ts";
 import { sendLeftovers } from "../tasks/finish/outbox-resend.ts";
+import { capacityOf } from "../tasks/claim/capacity.ts";
 import { createOutbox } from "../tasks/finish/outbox.ts";
+import { readOldestWaits } from "../tasks/inspect/depth.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
 import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
@@ -91,7 +93,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   let worker: Worker | undefined;
   let setPulse: Heartbeat["setPulse"] = () => {};
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
-  let hasSessions = false;
+  // Logs that aren't in the store have no rows there that a heartbeat could see.
+  let hasSessions = parts.openLogs !== undefined;
   let draining = false;
   /** When a heartbeat last saw no envelope. */
   let noEnvelopesMs = -Infinity;
@@ -163,7 +166,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   // A heartbeat that is late says nothing any more.
   const mayHaveEnvelopes = () => clock.monotonic() - noEnvelopesMs > heartbeatMs * 2;
   const bus = createLazyBus(
-    () => createStoreBus({ ...parts, address: podId, mayHaveEnvelopes }),
+    () =>
+      parts.connectBus?.(podId) ?? createStoreBus({ ...parts, address: podId, mayHaveEnvelopes }),
     (started) => {
       servePermits(started, { throttles: throttles.registry, clock });
       serveMachines(
@@ -173,6 +177,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     },
   );
   const throttles = createPodThrottles({ ...parts, onEvent, handlers, agents, bus: bus.start });
+  // Only a store keeps envelopes for a process that doesn't read them yet.
+  if (parts.connectBus) bus.start();
   const runs = createRuns(tasks, { ...scheduleParts, stopping: () => stopped !== undefined });
   const facts = createPodFacts({
     ...parts,
@@ -181,6 +187,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     prices: settings.prices,
     held: () => worker?.running ?? 0,
     longestRunning: (count) => worker?.longestRunning(count) ?? [],
+    readOldestWaits: () => readOldestWaits(database),
     setPulse: (pulse) => setPulse(pulse),
   });
   counting = facts;
@@ -245,6 +252,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (leader === podId) auditLeader.beat();
     if (leader === podId) tenantLeader?.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
+    if (leader === podId) facts.lead();
     if (leader === podId && filled.has(series)) facts.fold();
     hasSessions ||= filled.has(sessionLogs);
     noEnvelopesMs = filled.has(envelopes) ? -Infinity : seen.atMs;
@@ -269,6 +277,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     stallBeats,
     metadata: {
       names: [...handlers.keys()],
+      // A pod that nothing holds back stores no state, which would tell it.
+      holds: capacityOf(settings),
       flows: Object.fromEntries(flowsOf(handlers.values())),
       versions: Object.fromEntries(versionsOf(handlers.values())),
       throttles: throttlesOf(handlers.values()),
@@ -394,6 +404,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     sessions: sessions?.sessions ?? noSessions(),
     sessionService: sessions?.service ?? null,
     sessionLoad: () => sessions?.load(),
+    archiveState: () => sessions?.archiveState(),
     schedules: createSchedules(scheduleParts),
     throttles: throttles.client,
     get leader() {

@@ -2,7 +2,7 @@ import { type ActParts, beginAct, writeAct } from "../audit/act.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { isJsonObject } from "../base/json.ts";
 import type { Bus } from "../bus/bus.ts";
-import { changeDrain, storedPods, type StoredPod, toStoredPod } from "../pods/pods.ts";
+import { changeDrain, leaderAmong, storedPods, type StoredPod, toStoredPod } from "../pods/pods.ts";
 import type { PodPulse } from "../pods/pulse.ts";
 import { untilKnown } from "../store/retry.ts";
 import type { DrainState, PodState } from "../tasks/run/pod-status.ts";
@@ -21,6 +21,8 @@ export type PodInfo = {
   /** What it stored of itself with its last heartbeat; null where it stores nothing. */
   readonly pulse: PodPulse | null;
   readonly metadata: Readonly<Record<string, unknown>>;
+  /** Whether it leads the fleet, as it said with its last heartbeat; of all pods, at most one does. */
+  readonly leads?: boolean;
   /** The logs of sessions that it owns, for pages. */
   readonly logs?: readonly number[];
 };
@@ -84,7 +86,11 @@ export function createPodActs(parts: PodActsParts): PodActs {
   };
 
   return {
-    pods: async () => (await storedPods(parts.database)).map(toPodInfo),
+    async pods() {
+      const stored = await storedPods(parts.database);
+      const leader = leaderAmong(stored);
+      return stored.map((pod) => ({ ...toPodInfo(pod), leads: pod.podId === leader }));
+    },
     drainPod: (podId) => change(podId, true),
     undrainPod: (podId) => change(podId, false),
     async machine(flow, version) {
@@ -112,9 +118,17 @@ function versionIn(flows: unknown, flow: string): number | undefined {
   return typeof found === "number" ? found : undefined;
 }
 
-function toPodInfo({ drains, state: reported, ...pod }: StoredPod): PodInfo {
+function toPodInfo({ drains, state, ...pod }: StoredPod): PodInfo {
+  return { ...pod, ...drainOf({ drains, state }) };
+}
+
+/** Whether a pod takes work, and what it has said of that. */
+export function drainOf({
+  drains,
+  state: reported,
+}: Pick<StoredPod, "drains" | "state">): Pick<PodInfo, "drain" | "state"> {
   const state = stateOf(reported);
-  return { ...pod, drain: drains ? (state?.drain ?? "draining") : null, state };
+  return { drain: drains ? (state?.drain ?? "draining") : null, state };
 }
 
 /** A row may hold anything; listing pods must still work. */

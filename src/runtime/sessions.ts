@@ -8,7 +8,10 @@ import { factsOfSpec } from "../sessions/agents/agent.ts";
 import { createAgentRegistry, warnOfShadowed } from "../sessions/agents/registry.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
 import { lazyService } from "../sessions/create-service.ts";
+import type { ArchiveState } from "../sessions/log/archive/journal.ts";
 import { createFleet } from "../sessions/log/fleet.ts";
+import { observedLog } from "../sessions/log/observed-log.ts";
+import { createSqlPresence } from "../sessions/log/sql-journal.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
 import { createLocalSessions, type SessionLoad, type LocalSessions } from "../sessions/start.ts";
 import type { TurnSpan, TurnTrace } from "../sessions/turns/parts.ts";
@@ -23,7 +26,16 @@ import type { AgentSpec } from "../sessions/agents/spec.ts";
 
 type PodSessionsParts = Pick<
   PodParts,
-  "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess" | "agentNetwork"
+  | "podId"
+  | "database"
+  | "clock"
+  | "random"
+  | "ids"
+  | "log"
+  | "thisProcess"
+  | "agentNetwork"
+  | "throughJournal"
+  | "openLogs"
 > & {
   agents: ReadonlyMap<string, AgentSpec>;
   logs: number;
@@ -53,7 +65,7 @@ export function sessionMetadata(agents: ReadonlyMap<string, AgentSpec>): {
 }
 
 /** Starts sessions on a pod: it owns logs and runs turns. */
-export function startSessions(parts: PodSessionsParts): LocalSessions {
+export function startSessions(parts: PodSessionsParts): PodSessions {
   const { podId, database, clock, log, thisProcess, agents } = parts;
   const agentRegistry = createAgentRegistry({
     database,
@@ -62,12 +74,34 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
     allowPrivate: parts.privateAgents,
   });
   void warnOfShadowed({ database, log, code: agents });
-  const shared = sessionParts(parts);
-  return createLocalSessions(shared, {
+  const inStore = sessionParts(parts);
+  const host = thisProcess?.host ?? null;
+  const logs = parts.openLogs?.({
+    bus: parts.bus,
+    host,
+    agents: sessionMetadata(agents).agents,
+    onArchived: (sessionIds) => local.archived(sessionIds),
+  });
+  const given = logs?.journal ?? inStore.journal;
+  const journal = observedLog(parts.throughJournal?.(given) ?? given, {
+    clock,
+    onEvent: parts.onEvent,
+  });
+  const shared = {
+    ...inStore,
+    journal,
+    ...(logs && {
+      coldJournal: logs.journal,
+      ahead: logs.journal,
+      headSource: logs.headSource,
+    }),
+  };
+  const local = createLocalSessions(shared, {
     podId,
-    host: thisProcess?.host ?? null,
+    host,
     isGone: thisProcess?.isGone ?? (() => false),
-    fleet: createFleet({ database, clock, log, seen: parts.podsSeen }),
+    presence: logs?.presence ?? createSqlPresence({ database }),
+    fleet: logs?.fleet ?? createFleet({ database, clock, log, seen: parts.podsSeen }),
     registry: agentRegistry,
     onEvent: parts.onEvent,
     createRunner: (links) =>
@@ -83,23 +117,35 @@ export function startSessions(parts: PodSessionsParts): LocalSessions {
         startLater: createStartLater(parts.tasks),
       }),
   });
+  logs?.start();
+  return {
+    ...local,
+    archiveState: () => logs?.state(),
+    async stop(options) {
+      await local.stop(options);
+      await logs?.stop();
+    },
+  };
 }
 
+type PodSessions = LocalSessions & { archiveState(): ArchiveState | undefined };
+
 /** Starts sessions on first use. Until there is one, a pod does no work for sessions. */
-export function startOnFirstUse(start: () => LocalSessions): Pick<
+export function startOnFirstUse(start: () => PodSessions): Pick<
   LocalSessions,
   "service" | "sessions" | "stop"
 > & {
   wake(): void;
+  archiveState(): ArchiveState | undefined;
   load(): SessionLoad | undefined;
   hasSuspect(): boolean;
   drain(drains: boolean): void;
   hasDrained(): boolean;
 } {
-  let started: LocalSessions | undefined;
+  let started: PodSessions | undefined;
   let stopped = false;
   let draining = false;
-  const begin = (): LocalSessions => {
+  const begin = (): PodSessions => {
     if (started) return started;
     started = start();
     if (draining) started.drain(true);
@@ -113,6 +159,7 @@ export function startOnFirstUse(start: () => LocalSessions): Pick<
     service,
     sessions: createSessions(service),
     load: () => started?.load(),
+    archiveState: () => started?.archiveState(),
     hasSuspect: () => started?.hasSuspect() ?? false,
     drain(drains) {
       draining = drains;

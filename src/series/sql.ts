@@ -1,4 +1,5 @@
 import { hourMs, minuteMs } from "../base/durations.ts";
+import type { Row } from "../store/database.ts";
 import {
   forUpdate,
   isAmong,
@@ -57,6 +58,11 @@ export function storeCounts(given: readonly SeriesRow[]): Statement[] {
       where given.at > (select closed_to from ${fold} where id = 1)
       on conflict (span, at, subject, pod) do update set counts = excluded.counts`,
   ];
+}
+
+/** The last minute that was closed when counts were stored: those up to it were left out. */
+export function toClosedTo([, closed]: readonly (readonly Row[])[]): number {
+  return Number(closed?.[0]?.["closed_to"] ?? 0);
 }
 
 /** Makes the one row that says what is closed, where there is none yet. */

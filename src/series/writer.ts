@@ -7,7 +7,7 @@ import type { Database } from "../store/database.ts";
 import { encodeCounts } from "./counts.ts";
 import { startOf } from "./fold.ts";
 import type { Recorder } from "./recorder.ts";
-import { type SeriesRow, storeCounts } from "./sql.ts";
+import { type SeriesRow, storeCounts, toClosedTo } from "./sql.ts";
 
 export type SeriesWriterOptions = {
   podId: string;
@@ -58,8 +58,15 @@ export function createSeriesWriter(options: SeriesWriterOptions) {
   const send = async (): Promise<void> => {
     const sent = [...unsent];
     try {
-      await database.write(storeCounts(sent.flatMap(({ rows }) => rows)), { lossy: true });
+      const statements = storeCounts(sent.flatMap(({ rows }) => rows));
+      const closedTo = toClosedTo(await database.write(statements, { lossy: true }));
       unsent = unsent.filter((each) => !sent.includes(each));
+      const late = sent.filter(({ rows }) => rows[0]!.at <= closedTo);
+      if (late.length > 0)
+        log.warn(
+          { pod: podId, minutes: late.length },
+          "series of minutes lost: closed already, as after the store's clock was set back",
+        );
     } catch (error) {
       notBeforeMs = clock.monotonic() + sendAgainMs;
       log.debug({ pod: podId, error: messageOf(error) }, "series not written, trying again");

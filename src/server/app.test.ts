@@ -119,6 +119,7 @@ describe("what is refused, and nothing stored", () => {
     ["a transaction", { name: "other", options: { tx: {} } }, 400, "invalid_option"],
     ["a NUL", { name: "other", input: "\u0000" }, 400, "payload_not_storable"],
     ["half a surrogate pair", '{"name":"x","input":"\\ud800"}', 400, "payload_not_storable"],
+    ["what wasn't shown", { name: "x", input: { key: "[redacted]" } }, 400, "invalid_input"],
     ["an input nested too deep", `{"name":"x","input":${deep}}`, 400, "payload_too_deep"],
     [
       "an input nested absurdly deep",

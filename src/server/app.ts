@@ -125,7 +125,7 @@ export function createApp(parts: AppParts): Hono {
   const { streams = createEventStreams(clock, defaultBufferBytes, authenticator) } = parts;
   const { serializer = createSerializer(parts) } = parts;
   const { deadLetters = () => flotilla.deadLetters } = parts;
-  const sources = { pages: flotilla.pages, deadLetters, machines: parts.machines };
+  const sources = { pages: flotilla.pages, deadLetters };
   const { hub = createWatchHub({ ...sources, serializer, clock, log }) } = parts;
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const { limits = createCallerLimits(clock), quotas } = parts;
@@ -178,7 +178,7 @@ export function createApp(parts: AppParts): Hono {
     ...bulkRoutes({ flotilla, contracts, maxBytes }),
     ...runRoutes({ flotilla, contracts, machines: parts.machines, maxBytes }),
     ...scheduleRoutes({ flotilla, contracts, maxBytes }),
-    ...deadLetterRoutes({ deadLetters }),
+    ...deadLetterRoutes({ deadLetters, pages: flotilla.pages }),
     ...limitRoutes({ flotilla }),
     ...throttleRoutes({ flotilla }),
     ...agentRoutes({ flotilla }),
@@ -186,7 +186,7 @@ export function createApp(parts: AppParts): Hono {
     ...signInRoutes({ flotilla }),
     ...quotaRoutes({ flotilla, quotas }),
     ...watchRoutes({ hub, streams }),
-    ...sessionRoutes({ sessions, members, quotas, maxBytes }),
+    ...sessionRoutes({ sessions, pages: flotilla.pages, members, quotas, maxBytes }),
     ...sessionStreamRoutes({
       sessions,
       members,

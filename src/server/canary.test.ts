@@ -243,6 +243,7 @@ describe("a secret in everything that users put in", () => {
       run: ids["runId"]!,
       task: ids["taskId"]!,
       tasks: `${ids["taskId"]}/${ids["failedId"]}`,
+      owner: ids["sessionId"]!,
     };
     const topics = Object.keys(topicSpecs).map(
       (name) => `${name}${args[name] ? `:${args[name]}` : ""}`,

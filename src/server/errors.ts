@@ -78,6 +78,10 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
 const publicMessages: Readonly<Partial<Record<ErrorCode, string>>> = {
   internal: "internal error: see the server's log",
   store_busy: "the store is busy: try again soon",
+  store_full: "the store has no room left: free some, or see the server's log",
+  store_newer: "the store's schema is newer than this server can work with: update flotilla",
+  store_outdated: "the store's schema is older than this server needs: run `flotilla migrate`",
+  store_read_only: "the store is read-only right now: try again, or see the server's log",
   store_unavailable: "the store is unreachable right now: try again, or see the server's log",
   unknown_outcome:
     "the store didn't answer, so it is unknown whether this was done: check before you repeat it",

@@ -279,6 +279,8 @@ describe("what routes answer", () => {
     const { bulkId } = await post("/v1/bulk", nothing);
     await ask("get", "/v1/bulk?limit=2");
     await ask("get", `/v1/bulk/${bulkId}`);
+    const named = await post("/v1/bulk", { action: "retry", filter: { ids: [taskId, "none"] } });
+    await ask("get", `/v1/bulk/${named.bulkId}/outcomes`);
     // The leader leaves it to a later release, which knows its group.
     const later = {
       action: "retry",
@@ -351,6 +353,7 @@ describe("what routes answer", () => {
     );
     for (const path of [
       "pods",
+      "fleet",
       "stats",
       "depth",
       "audit",
@@ -412,6 +415,7 @@ describe("what routes answer", () => {
       ["post", "/v1/bulk", { action: "cancel", filter: {} }, "invalid_option"],
       ["post", "/v1/bulk/preview", { action: "cancel", filter: { nme: "x" } }, "invalid_option"],
       ["get", "/v1/bulk/none", undefined, "not_found"],
+      ["get", "/v1/bulk/none/outcomes", undefined, "not_found"],
       ["post", "/v1/bulk/none/stop", undefined, "not_found"],
       ["post", "/v1/pods/none/drain", undefined, "not_found"],
       ["post", "/v1/pods/none/undrain", undefined, "not_found"],
@@ -481,7 +485,7 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
   await post(`${at}/compact`);
   await ask("put", `${at}/metadata`, { metadata: [], ifVersion: 1 });
   await ask("put", `${at}/members`, { addUsers: ["bob"], agents: ["helper"] });
-  const about = [at, `${at}/export`, `${at}/turns?limit=5`, `${at}/tasks`];
+  const about = [at, `${at}/export`, `${at}/turns?limit=5`, `${at}/tasks`, `${at}/owner`];
   for (const path of ["/v1/sessions?user=bob&status=active", ...about]) {
     await ask("get", path);
   }

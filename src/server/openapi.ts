@@ -3,7 +3,7 @@ import { type ErrorCode, errorCodes } from "../base/errors.ts";
 import { leastRole } from "../protocol/verbs.ts";
 import { bulkSpecs } from "./api/acts/bulk.schema.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
-import { auditSpecs } from "./api/audit.schema.ts";
+import { auditSpecs } from "./api/access/audit.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
 import { keySpecs } from "./api/access/keys.schema.ts";

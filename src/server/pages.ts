@@ -141,7 +141,8 @@ function find({ files, index }: PageFolder, path: string): PageFile | undefined 
 /** Sends a file of a page, or 304 to a browser that has it. */
 export function sendFile(c: Context, file: PageFile, own = headers): Response {
   const takesGzip = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i;
-  const zipped = takesGzip.test(c.req.header("accept-encoding") ?? "") ? file.gzipped : undefined;
+  const mayZip = takesGzip.test(c.req.header("accept-encoding") ?? "") && !isRecoded(c);
+  const zipped = mayZip ? file.gzipped : undefined;
   const bytes = zipped ?? file.bytes;
   const etag = zipped ? file.etag.replace(/"$/, '-gz"') : file.etag;
   const sent: Record<string, string> = {
@@ -157,6 +158,11 @@ export function sendFile(c: Context, file: PageFile, own = headers): Response {
   sent["Content-Length"] = String(bytes.length);
   if (zipped) sent["Content-Encoding"] = "gzip";
   return new Response(c.req.method === "HEAD" ? null : sharedBody(c, bytes), { headers: sent });
+}
+
+/** Whether the host app compresses answers itself, and drops what says that they are already. */
+function isRecoded({ env }: { readonly env: unknown }): boolean {
+  return (env as { readonly isRecoded?: boolean } | undefined)?.isRecoded === true;
 }
 
 function matchesEtag(header: string | undefined, etag: string): boolean {

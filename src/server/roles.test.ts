@@ -81,6 +81,7 @@ const routes: Record<string, Level> = {
   startBulk: "operate",
   listBulks: "read",
   getBulk: "read",
+  getBulkOutcomes: "read",
   stopBulk: "operate",
   listPauses: "read of all",
   pause: "operate all",
@@ -133,10 +134,12 @@ const routes: Record<string, Level> = {
   issueTicket: "read",
   listTurns: "read",
   listSessionTasks: "read",
+  getSessionOwner: "read of all",
   getHome: "open",
   getDocs: "read",
   watchTopics: "read",
   listPods: "read of all",
+  getFleet: "read of all",
   drainPod: "operate all",
   undrainPod: "operate all",
   getStats: "read of all",
@@ -447,13 +450,14 @@ describe("roles", () => {
   test("can ask for nothing by what is in payloads or in the text of errors", () => {
     // A route that filters, sorts or counts by these must ask for `payloads:read` first.
     const plain =
-      "after agent at before cursor epoch exact flow fromStart group incarnation key lastMessageId lastSeq " +
+      "after agent at before cursor epoch exact flow fromStart group ids incarnation key lastMessageId lastSeq " +
       "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user version " +
       // Of the audit and of series, which hold no payloads.
       "action actor subject from kind span step to";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));
     const others = [...new Set(asked)].filter((name) => !plain.split(" ").includes(name));
-    // It does: see "finds tasks by a value of their payload, for callers that may see payloads".
-    expect(others).toEqual(["payload"]);
+    // They do: see "finds tasks by a value of their payload, for callers that may see payloads", and
+    // "aren't found by callers that see shapes alone, nor by what no caller is shown".
+    expect(others).toEqual(["payload", "metadata"]);
   });
 });

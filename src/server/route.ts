@@ -160,23 +160,32 @@ function checkedQuery(query: Record<string, string>): Record<string, string> {
   throw new FlotillaError("invalid_option", `${name} must be text that databases can store`);
 }
 
-const payloadPrefix = "payload.";
+/** What is searched by paths, with an example of one. */
+const searched = { payload: "order.id=7", metadata: "ticket.id=7" } as const;
 
-/** Parameters `payload.<path>` as one, for a route that takes it: pairs of paths and values, as JSON. */
+/**
+ * Parameters such as `payload.<path>` as one, for a route that takes it: pairs of paths and values, as JSON.
+ */
 function gathered(schema: z.ZodObject, query: Record<string, string>): Record<string, string> {
-  if (!("payload" in schema.shape)) return query;
-  if (Object.hasOwn(query, "payload")) {
-    throw new FlotillaError(
-      "invalid_option",
-      "payload needs a path: write payload.<path>=<value>, such as payload.order.id=7",
-    );
+  for (const [what, example] of Object.entries(searched)) {
+    if (!(what in schema.shape)) continue;
+    if (Object.hasOwn(query, what)) {
+      throw new FlotillaError(
+        "invalid_option",
+        `${what} needs a path: write ${what}.<path>=<value>, such as ${what}.${example}`,
+      );
+    }
+    const prefix = `${what}.`;
+    const [ofIt, others] = parted(Object.entries(query), ([name]) => name.startsWith(prefix));
+    if (ofIt.length === 0) continue;
+    const pairs = ofIt.map(([name, text]) => [name.slice(prefix.length), text]);
+    return Object.fromEntries([...others, [what, JSON.stringify(pairs)]]);
   }
-  const all = Object.entries(query);
-  const ofPayload = all.filter(([name]) => name.startsWith(payloadPrefix));
-  if (ofPayload.length === 0) return query;
-  const pairs = ofPayload.map(([name, text]) => [name.slice(payloadPrefix.length), text]);
-  const others = all.filter(([name]) => !name.startsWith(payloadPrefix));
-  return Object.fromEntries([...others, ["payload", JSON.stringify(pairs)]]);
+  return query;
+}
+
+function parted<Item>(items: readonly Item[], is: (item: Item) => boolean): [Item[], Item[]] {
+  return [items.filter(is), items.filter((item) => !is(item))];
 }
 
 /** The content type of the body, without parameters. */

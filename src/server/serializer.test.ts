@@ -214,7 +214,10 @@ describe("what schemas mark as sensitive", () => {
   test("is hidden in the input, the state and the history of a flow's runs", () => {
     const approve = { pin: "1234", by: "ada" };
     const run = { flow: "order", input: payload, state: { approve }, output: { approve } };
-    const answer = { run, links: { startedBy: null, started: [], hasMore: false } };
+    const answer = {
+      run,
+      links: { startedBy: null, started: [], hasMore: false, dependents: [], copies: [] },
+    };
     const hidden = { approve: { pin: "[redacted]", by: "ada" } };
     expect(marked.shown(runSpecs.get.answers[200], answer, admin)).toMatchObject({
       run: { input: hiddenCard, state: hidden, output: hidden },

@@ -12,10 +12,12 @@ export type AwaitingSession = {
   readonly agent: string | null;
   /** Since when the first of them has waited. */
   readonly sinceMs: number;
+  /** When the first of them ends by itself; null if none does. */
+  readonly untilMs: number | null;
   readonly calls: readonly PendingApproval[];
 };
 
-/** The next sessions that wait for a person, the longest waiting first. */
+/** The next sessions that wait for a person, in the order of their positions. */
 export async function readSessionsAwaiting(
   database: Pick<Database, "read">,
   after: ApprovalCursor,
@@ -27,6 +29,7 @@ export async function readSessionsAwaiting(
     tenant: row["tenant"],
     agent: row["agent"],
     sinceMs: Number(row["approval_since"]),
+    untilMs: row["approval_until"] === null ? null : Number(row["approval_until"]),
     calls: callsOf(row),
   }));
 }

@@ -17,9 +17,9 @@ import type { Audited, Target, Traced } from "./conversation/command.ts";
 import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import type { Inboxes } from "./inbox.ts";
-import { listSessions, readSession } from "./list.ts";
+import { type Ahead, listSessions, readSession, readSessionAhead } from "./list.ts";
 import type { CommandRouter } from "./log/command-router.ts";
-import type { Journal } from "./log/journal.ts";
+import type { Reads } from "./log/journal.ts";
 import type { Heads } from "./log/ownership.ts";
 import { type CallDeadline, startDeadline } from "./log/call-deadline.ts";
 import type { Joined, SessionService, SessionView, Sink } from "./service.ts";
@@ -35,9 +35,9 @@ import {
 
 export type ServiceParts = {
   database: Database;
-  journal: Journal;
+  journal: Reads;
   /** For plain reads. Commands read from `journal`. */
-  coldJournal: Pick<Journal, "header" | "entries" | "turns">;
+  coldJournal: Pick<Reads, "header" | "entries" | "turns">;
   heads: Heads;
   router: CommandRouter;
   hub: Hub;
@@ -48,6 +48,8 @@ export type ServiceParts = {
   maxPayloadBytes: number;
   /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
+  /** The journal, if it is ahead of the database. */
+  ahead?: Ahead | undefined;
   /** The committed header of a session, if this process knows it for certain. */
   localHeader: (sessionId: string) => Header | undefined;
 };
@@ -73,7 +75,7 @@ export function createService(parts: ServiceParts): SessionService {
   const headerOf = async (
     tenant: string,
     sessionId: string,
-    from: Pick<Journal, "header"> = journal,
+    from: Pick<Reads, "header"> = journal,
   ): Promise<Header> => {
     checkSessionId(sessionId);
     const header = parts.localHeader(sessionId) ?? (await from.header(sessionId));
@@ -83,7 +85,9 @@ export function createService(parts: ServiceParts): SessionService {
 
   const view = async (tenant: string, sessionId: string): Promise<SessionView> => {
     checkSessionId(sessionId);
-    const found = await readSession(database, tenant, sessionId);
+    const found = parts.ahead
+      ? await readSessionAhead(parts.ahead, database, tenant, sessionId)
+      : await readSession(database, tenant, sessionId);
     if (found) return found;
     throw noSession(sessionId);
   };
@@ -120,7 +124,7 @@ export function createService(parts: ServiceParts): SessionService {
    */
   const auditedAs = async (
     action: ActAbout["action"],
-    sessionId: string,
+    { tenant, sessionId }: { readonly tenant: string; readonly sessionId: string },
     filter?: object,
     author?: string,
   ): Promise<Audited> => {
@@ -130,7 +134,9 @@ export function createService(parts: ServiceParts): SessionService {
     if (full.length > 0) throw auditFull();
     const about = { action, subject: sessionId, ...(filter && { filter }) };
     const user = actor.user ?? author;
-    return { act: entryOf({ ...actor, ...(user !== undefined && { user }) }, ids.next(), about) };
+    // With the tenant of the session, which a command line without one has to name.
+    const by = { ...actor, tenant, ...(user !== undefined && { user }) };
+    return { act: entryOf(by, ids.next(), about) };
   };
 
   /**
@@ -179,7 +185,7 @@ export function createService(parts: ServiceParts): SessionService {
     },
     get: (tenant, sessionId, { retries = false } = {}) =>
       retries ? startDeadline(parts).read(() => view(tenant, sessionId)) : view(tenant, sessionId),
-    list: (tenant, options) => listSessions(coldReads(database), tenant, options),
+    list: (tenant, options) => listSessions(coldReads(database), tenant, options, parts.clock),
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
       checkNumber("limit", limit, { min: 1, max: maxPageEntries });
@@ -251,7 +257,7 @@ export function createService(parts: ServiceParts): SessionService {
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
       checkText("id", id, { max: maxIdChars });
       const traced = tracedBy(trace);
-      const audited = operatedAs("sessions.regenerate", sessionId);
+      const audited = operatedAs("sessions.regenerate", { tenant, sessionId });
       const ofCaller = { ...traced, ...(audited && (await audited)) };
       return submitAbout(tenant, sessionId, messageId, async (_, target, { leftMs: timeoutMs }) => {
         const command = { type: "regenerate", clientId: id, target, ...ofCaller } as const;
@@ -271,7 +277,7 @@ export function createService(parts: ServiceParts): SessionService {
       // Fixes the epoch once, so that a retry after a lost response does not stop the next turn.
       const epoch = requestedEpoch ?? (work?.type === "turn" ? work.epoch : undefined);
       if (epoch === undefined) return false;
-      const audited = operatedAs("sessions.stop", sessionId, { epoch });
+      const audited = operatedAs("sessions.stop", { tenant, sessionId }, { epoch });
       const ofCaller = { author, by, ...(audited && (await audited)) };
       const command = { type: "stop", epoch, ...ofCaller } as const;
       const timeoutMs = deadline.leftMs;
@@ -286,7 +292,7 @@ export function createService(parts: ServiceParts): SessionService {
     async setMetadata(tenant, sessionId, metadata, { ifVersion } = {}) {
       checkSessionId(sessionId);
       const text = encodeJson("the metadata", metadata, { maxBytes: maxMetadataBytes });
-      const audited = operatedAs("sessions.metadata", sessionId);
+      const audited = operatedAs("sessions.metadata", { tenant, sessionId });
       const answer = await router.submit(tenant, sessionId, {
         type: "metadata",
         metadata: text,
@@ -306,24 +312,28 @@ export function createService(parts: ServiceParts): SessionService {
         removeUsers: removeUsers.slice(0, maxNamesAudited),
         agents: agents.slice(0, maxNamesAudited),
       };
-      const audited = await auditedAs("sessions.members", sessionId, filter);
+      const audited = await auditedAs("sessions.members", { tenant, sessionId }, filter);
       await router.submit(tenant, sessionId, { type: "members", ...change, ...audited });
     },
     async compact(tenant, sessionId) {
-      const audited = operatedAs("sessions.compact", checkSessionId(sessionId));
+      checkSessionId(sessionId);
+      const audited = operatedAs("sessions.compact", { tenant, sessionId });
       const command = { type: "compact", ...(audited && (await audited)) } as const;
       return (await router.submit(tenant, sessionId, command)).done ?? true;
     },
     async archive(tenant, sessionId) {
-      const audited = await auditedAs("sessions.archive", checkSessionId(sessionId));
+      checkSessionId(sessionId);
+      const audited = await auditedAs("sessions.archive", { tenant, sessionId });
       await router.submit(tenant, sessionId, { type: "archive", ...audited });
     },
     async unarchive(tenant, sessionId) {
-      const audited = await auditedAs("sessions.unarchive", checkSessionId(sessionId));
+      checkSessionId(sessionId);
+      const audited = await auditedAs("sessions.unarchive", { tenant, sessionId });
       await router.submit(tenant, sessionId, { type: "unarchive", ...audited });
     },
     async remove(tenant, sessionId) {
-      const audited = await auditedAs("sessions.remove", checkSessionId(sessionId));
+      checkSessionId(sessionId);
+      const audited = await auditedAs("sessions.remove", { tenant, sessionId });
       await router.submit(tenant, sessionId, { type: "delete", ...audited });
     },
     join(tenant, sessionId, position, sink) {

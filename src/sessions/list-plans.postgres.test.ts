@@ -5,6 +5,7 @@ import {
   busySessionsBelow,
   countSessionsOf,
   readInboxRows,
+  readOwner,
   readSessions,
   sessionsAwaiting,
   sessionsBelow,
@@ -17,16 +18,23 @@ const inbox = { tenant: "t", user: "u1", limit: 100, maxConsidered: 5_000, maxCo
 
 const statements: Record<string, Statement> = {
   "one session": readSessions("t", ["s1"]),
+  "the owner of one": readOwner("t", "s1"),
   "a page": sessionsBelow("t", {}, window),
   "a page of an agent's": sessionsBelow("t", { agent: "a", state: "idle" }, window),
+  "a page by metadata": sessionsBelow("t", { metadata: { "ticket.id": 7 } }, window),
   "a page of a user's": sessionsBelow("t", { user: "u1", status: "active" }, window),
   "how many a user has": countSessionsOf("t", "u1", 2_001),
   "a page of a user's with very many": walkSessionsBelow("t", { user: "u1" }, window),
   "what is busy": busySessionsBelow("t", { state: "catching_up" }, window),
   "what is busy of a user's": busySessionsBelow("t", { state: "compacting", user: "u" }, window),
-  "what waits for a person": sessionsAwaiting({ sinceMs: 5, id: "s" }, waiting),
+  "what waits for a person": sessionsAwaiting({ by: "since", atMs: 5, id: "s" }, waiting),
   "what of a tenant waits for a person": sessionsAwaiting(
-    { sinceMs: 5, id: "s" },
+    { by: "since", atMs: 5, id: "s" },
+    { ...waiting, tenant: "t" },
+  ),
+  "what waits until a time": sessionsAwaiting({ by: "until", atMs: 5, id: "s" }, waiting),
+  "what of a tenant waits until a time": sessionsAwaiting(
+    { by: "until", atMs: 5, id: "s" },
     { ...waiting, tenant: "t" },
   ),
   "an inbox": readInboxRows(inbox),

@@ -7,6 +7,7 @@ import type { OpenStore } from "../store/contract/database.ts";
 import { storeKinds } from "../store/contract/kinds.ts";
 import { migrate } from "../store/migrate.ts";
 import { rows, sql, table } from "../store/sql.ts";
+import { walkBounds } from "../store/walk.ts";
 import type { Journal } from "./log/journal.ts";
 import { createSqlJournal } from "./log/sql-journal.ts";
 import {
@@ -16,6 +17,7 @@ import {
   readInbox,
   readSession,
   readSessionCounts,
+  readSessionOwner,
   maxUnread,
 } from "./list.ts";
 import type { ListSessions } from "./service.ts";
@@ -102,6 +104,22 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect(await readInbox(database, "here", "ada")).toEqual([]);
   });
 
+  test("the owner of one's log is shown to its tenant alone, with each takeover a higher term", async () => {
+    await put({ sessionId: "owned", tenant: "here" });
+    const before = await readSessionOwner(database, "here", "owned");
+    const heads = await journal.heads();
+    const head = heads.find(({ logId }) => logId === before!.logId)!;
+    expect(before).toEqual({ logId: head.logId, term: head.term, podId: head.owner });
+    const taken = await journal.take(head, { podId: "heir", host: null, recordId: "taken" });
+    const after = { logId: head.logId, term: head.term + 1, podId: "heir" };
+    expect(await readSessionOwner(database, "here", "owned")).toEqual(after);
+    await journal.release("heir", [taken!]);
+    expect(await readSessionOwner(database, "here", "owned")).toEqual({ ...after, podId: null });
+    expect(await readSessionOwner(database, "elsewhere", "owned")).toBeUndefined();
+    await put({ sessionId: "owned", tenant: "here", status: "deleted" });
+    expect(await readSessionOwner(database, "here", "owned")).toBeUndefined();
+  });
+
   test("they are listed newest first, page by page, each once", async () => {
     for (let at = 0; at < 7; at++) await put({ sessionId: `l-${at}`, tenant: "list" });
     await put({ sessionId: "l-3x", tenant: "another" });
@@ -153,6 +171,99 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect(await of({ user: "nobody" })).toEqual([]);
   });
 
+  const having = (
+    metadata: NonNullable<ListSessions["metadata"]>,
+    more: ListSessions = {},
+  ): Promise<string[]> => pages("metadata", { limit: 2, metadata, ...more });
+
+  test.skipIf(kind.encrypts)(
+    "they are listed by values of their metadata, numbers as numbers and text as text",
+    async () => {
+      const tenant = "metadata";
+      const stored: unknown[] = [
+        { ticket: { id: 7 }, plan: "pro" },
+        { ticket: { id: "7" }, plan: "pro" },
+        { ticket: { id: 7.0 }, open: true },
+        { ticket: [7] },
+        { ticket: { id: null } },
+        "ticket",
+        { note: 'it\'s 100% "ours"' },
+        { ticket: { id: Number.MAX_SAFE_INTEGER } },
+      ];
+      for (const [at, value] of stored.entries())
+        await put({
+          sessionId: `m-${at}`,
+          tenant,
+          users: at === 0 ? ["ada"] : ["bob"],
+          metadata: JSON.stringify(value),
+          activeAtMs: 1_000 + at,
+        });
+      await put({ sessionId: "m-without", tenant });
+      await put({ sessionId: "m-busy", tenant, work: turn(), metadata: '{"ticket":{"id":7}}' });
+      await put({ sessionId: "m-gone", tenant, status: "deleted", metadata: '{"plan":"pro"}' });
+      await put({ sessionId: "m-theirs", tenant: "another", metadata: '{"plan":"pro"}' });
+      expect(await having({ "ticket.id": 7 })).toEqual(["m-2", "m-busy", "m-0"]);
+      expect(await having({ "ticket.id": "7" })).toEqual(["m-1"]);
+      expect(await having({ "ticket.id": null })).toEqual(["m-4"]);
+      expect(await having({ "ticket.id": Number.MAX_SAFE_INTEGER })).toEqual(["m-7"]);
+      expect(await having({ open: true })).toEqual(["m-2"]);
+      expect(await having({ open: 1 })).toEqual([]);
+      expect(await having({ plan: "pro", "ticket.id": 7 })).toEqual(["m-0"]);
+      expect(await having({ note: 'it\'s 100% "ours"' })).toEqual(["m-6"]);
+      expect(await having({ absent: null })).toEqual([]);
+      expect(await having({ plan: "pro" }, { user: "ada" })).toEqual(["m-0"]);
+      expect(await having({ "ticket.id": 7 }, { state: "catching_up" })).toEqual(["m-busy"]);
+      const only = { metadata: { plan: "pro" }, only: ["m-1", "m-5", "m-theirs"] };
+      expect((await listSessions(database, tenant, only)).sessions).toMatchObject([
+        { sessionId: "m-1" },
+      ]);
+      const { next } = await listSessions(database, tenant, {
+        metadata: { plan: "pro" },
+        limit: 1,
+      });
+      for (const other of [{}, { metadata: { plan: "free" } }])
+        await expect(
+          listSessions(database, tenant, { ...other, cursor: next! }),
+        ).rejects.toMatchObject({ code: "invalid_option" });
+    },
+  );
+
+  test.skipIf(kind.encrypts)(
+    "a list by metadata that matches nothing looks no further than any list",
+    async () => {
+      const tenant = "many";
+      const count = walkBounds.entries + 700;
+      const many = rows(
+        { session_id: "text", at: "integer" },
+        Array.from({ length: count }, (_, at) => [`n-${at}`, at]),
+      );
+      await database.write([
+        sql`insert into ${table("session")}
+            (session_id, tenant, log_id, last_offset, header, metadata, created_at, active_at)
+          select many.session_id, ${tenant}, 0, 0, '{}', '{"plan":"free"}', 0, many.at
+          from ${many} many`,
+      ]);
+      const filter = { metadata: { plan: "pro" } };
+      const still = { monotonic: () => 0 };
+      const first = await listSessions(database, tenant, filter, still);
+      expect(first).toMatchObject({ sessions: [], lookedBackTo: 700 });
+      const rest = await listSessions(database, tenant, { ...filter, cursor: first.next! }, still);
+      expect(rest).toEqual({ sessions: [], next: null, lookedBackTo: null });
+      let passedMs = 0;
+      const slow = { monotonic: () => (passedMs += walkBounds.ms) };
+      const late = await listSessions(database, tenant, filter, slow);
+      expect(late.sessions).toEqual([]);
+      expect(late.lookedBackTo).toBeGreaterThan(count - 2_000);
+    },
+  );
+
+  test.runIf(kind.encrypts)("metadata that is encoded can't be searched", async () => {
+    await expect(having({ plan: "pro" })).rejects.toMatchObject({
+      code: "unsupported",
+      message: expect.stringContaining("a store with a codec"),
+    });
+  });
+
   test("a list says up to which activity it was searched, and goes on only with a cursor of its own", async () => {
     const tenant = "searched";
     for (let at = 0; at < 4; at++)
@@ -193,6 +304,29 @@ describe.each(storeKinds)("sessions as they are read on $name", (kind) => {
     expect(await pages(tenant, { user: "ada", status: "archived" })).toEqual([]);
     const page = await listSessions(database, tenant, { user: "ada", limit: 2 });
     expect(page.sessions.map(({ sessionId }) => sessionId)).toEqual(["w-8", "w-6"]);
+  });
+
+  const deep = Array.from({ length: 50 }, () => "a").join(".");
+  test.skipIf(kind.encrypts).each<[unknown, string]>([
+    [{}, "metadata must have 1 to 5 paths"],
+    ["plan", "metadata must have 1 to 5 paths"],
+    [{ a: 1, b: 1, c: 1, d: 1, e: 1, f: 1 }, "metadata must have 1 to 5 paths"],
+    [JSON.parse('{"__proto__":1}'), 'metadata: "__proto__" must be a path'],
+    [JSON.parse('{"a.__proto__":1}'), "must be a path"],
+    [{ 'a"b': 1 }, "must be a path"],
+    [{ "a'b": 1 }, "must be a path"],
+    [{ "a%": 1 }, "must be a path"],
+    [{ [deep]: 1 }, "must be a path of 1 to 5 names"],
+    [{ plan: ["pro"] }, "the value of plan must be"],
+    [{ plan: 2 ** 53 }, "within 2^53"],
+    [{ plan: "x".repeat(1_001) }, "text of at most 1000 characters"],
+    [{ plan: "\ud800" }, "the value of plan must be"],
+  ])("a list by the metadata %j is refused", async (metadata, message) => {
+    const asked = listSessions(database, "list", { metadata } as ListSessions);
+    await expect(asked).rejects.toMatchObject({
+      code: "invalid_option",
+      message: expect.stringContaining(message),
+    });
   });
 
   test.each<[string, object]>([

@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../base/clock.ts";
 import { FlotillaError, hasCode } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkChoice, checkNumber, checkOptions, isStorable } from "../base/options.ts";
@@ -5,9 +6,10 @@ import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Entry } from "../protocol/message.ts";
 import { parseStored } from "../store/codec/codec.ts";
 import type { Database, Row } from "../store/database.ts";
-import { cursorsOf } from "../store/walk.ts";
+import { checkJsonValues } from "../store/json-values.ts";
+import { cursorsOf, walkBounds } from "../store/walk.ts";
 import { type Header, sessionStateOf } from "./conversation/header.ts";
-import type { Journal } from "./log/journal.ts";
+import type { Head, Reads } from "./log/journal.ts";
 import {
   busySessionsBelow,
   countSessions,
@@ -15,6 +17,8 @@ import {
   type SessionFilter,
   type SessionCursor,
   readInboxRows,
+  readLogOf,
+  readOwner,
   readSessions,
   sessionsBelow,
   walkSessionsBelow,
@@ -22,13 +26,21 @@ import {
 import type { InboxItem, ListSessionsAmong, SessionPage, SessionView } from "./service.ts";
 import { sessionNotFound } from "./validate.ts";
 
-// A filtered page scans this many sessions at a time, and this many windows at most. If few sessions match,
+// A filtered page scans this many sessions at a time, within the bounds of all lists. If few sessions match,
 // the page is short and has a cursor, instead of taking as long as there are sessions.
 const windowSessions = 500;
-const maxWindows = 10;
 /** All sessions of a user with more than these aren't read for a page: those of the tenant are walked. */
 export const maxOfUser = 2_000;
-const listOptions = ["user", "agent", "status", "state", "only", "cursor", "limit"] as const;
+const listOptions = [
+  "user",
+  "agent",
+  "status",
+  "state",
+  "metadata",
+  "only",
+  "cursor",
+  "limit",
+] as const;
 const listRange = { min: 1, max: 1_000 };
 // The last code point, so that no id sorts after it.
 const firstCursor: SessionCursor = { activeAtMs: Number.MAX_SAFE_INTEGER, sessionId: "\u{10ffff}" };
@@ -49,6 +61,57 @@ export async function readSession(
   return row && toView(row);
 }
 
+/** A journal that is ahead of the database. */
+export type Ahead = Pick<Reads, "header"> & {
+  /** What the database lacks yet of a session, beside what can be read of it. */
+  unarchivedFacts(sessionId: string): Promise<{ readonly metadata?: string }>;
+};
+
+/** The same where the journal is ahead: what it has is read first, since it may reach the database meanwhile. */
+export async function readSessionAhead(
+  journal: Ahead,
+  database: Database,
+  tenant: string,
+  sessionId: string,
+): Promise<SessionView | undefined> {
+  const { metadata } = await journal.unarchivedFacts(sessionId);
+  const header = await journal.header(sessionId);
+  if (!header || header.tenant !== tenant || header.status === "deleted") return undefined;
+  if (metadata !== undefined) return viewOf(header, JSON.parse(metadata) as Json);
+  if (header.metadataVersion === 0) return viewOf(header, null);
+  const stored = await readSession(database, tenant, sessionId);
+  return viewOf(header, stored?.metadata ?? null);
+}
+
+/** The pod that owns the log of a session. */
+export type SessionOwner = {
+  readonly logId: number;
+  /** Grows with every new owner. */
+  readonly term: number;
+  /** Null while the log is free. */
+  readonly podId: string | null;
+};
+
+/**
+ * Undefined if the tenant has no session of that id, or it was deleted. Where logs aren't in the database,
+ * `heads` reads who owns them.
+ */
+export async function readSessionOwner(
+  database: Pick<Database, "read">,
+  tenant: string,
+  sessionId: string,
+  heads?: () => Promise<readonly Head[]>,
+): Promise<SessionOwner | undefined> {
+  if (heads) {
+    const [found] = await database.read(readLogOf(tenant, sessionId));
+    const head = found && (await heads())[Number(found["log_id"])];
+    return head && { logId: head.logId, term: head.term, podId: head.owner };
+  }
+  const [row] = await database.read(readOwner(tenant, sessionId));
+  if (!row) return undefined;
+  return { logId: Number(row["log_id"]), term: Number(row["term"]), podId: row["owner"] };
+}
+
 /** `busy`: sessions with work in progress, such as an answer. */
 export type SessionCounts = { readonly all: number; readonly busy: number };
 
@@ -66,13 +129,21 @@ export async function listSessions(
   database: Database,
   tenant: string,
   options: ListSessionsAmong = {},
+  clock: Pick<Clock, "monotonic"> = systemClock,
 ): Promise<SessionPage> {
-  const { cursor, limit = 50, ...filter } = checkedList(options);
+  const { cursor, limit = 50, ...filter } = checkedList(database, options);
   if (filter.only?.length === 0) return { sessions: [], next: null, lookedBackTo: null };
   const { only: _, ...named } = filter;
-  const cursors = cursorsOf("sessions", { ...named, tenant });
+  const { metadata } = named;
+  const cursors = cursorsOf("sessions", {
+    ...named,
+    ...(metadata && { metadata: Object.entries(metadata) }),
+    tenant,
+  });
   const isBusy = !filter.only && filter.state !== undefined && filter.state !== "idle";
-  const isFiltered = [filter.agent, filter.status, filter.state].some((each) => each !== undefined);
+  const isFiltered = [filter.agent, filter.status, filter.state, metadata].some(
+    (each) => each !== undefined,
+  );
   const isMany = !isBusy && !filter.only && (await hasMany(database, tenant, filter.user));
   // One more than requested, to see whether there is another page.
   const count = (isFiltered && !isBusy) || isMany ? Math.max(windowSessions, limit + 1) : limit + 1;
@@ -82,8 +153,14 @@ export async function listSessions(
   let isFull = false;
   let before = cursor === undefined ? firstCursor : placeOf(cursors.decode(cursor));
   let hasMore = true;
-  for (let windows = 0; hasMore && !isFull && windows < maxWindows; windows++) {
+  let walked = 0;
+  // From the first answer on, as in other lists.
+  let startedMs: number | undefined;
+  const isLate = () => startedMs !== undefined && clock.monotonic() - startedMs >= walkBounds.ms;
+  while (hasMore && !isFull && walked < walkBounds.entries && !isLate()) {
     const window = await database.read(below(tenant, filter, { before, count }));
+    walked += window.length;
+    startedMs ??= clock.monotonic();
     for (const row of window) {
       if (row["bytes"] === null) continue;
       bytes += Number(row["bytes"]);
@@ -157,7 +234,7 @@ export type ExportPage = {
  * the session is deleted meanwhile, because the export would be incomplete.
  */
 export async function* exportSession(
-  { database, journal }: { database: Database; journal: Pick<Journal, "entries"> },
+  { database, journal }: { database: Database; journal: Pick<Reads, "entries"> },
   tenant: string,
   sessionId: string,
 ): AsyncGenerator<ExportPage, void, undefined> {
@@ -187,17 +264,25 @@ function placeOf(place: string): SessionCursor {
 }
 
 function checkedList(
+  { encodesContent }: Pick<Database, "encodesContent">,
   options: ListSessionsAmong,
 ): SessionFilter & { cursor?: string; limit?: number } {
   checkOptions("sessions.list", options, listOptions);
-  const { status, state, limit, cursor } = options;
+  const { status, state, metadata, limit, cursor } = options;
   if (status !== undefined) checkChoice("status", status, ["active", "archived"]);
   if (state !== undefined)
     checkChoice("state", state, ["idle", "catching_up", "waiting", "compacting"]);
   if (limit !== undefined) checkNumber("limit", limit, listRange);
   for (const name of ["user", "agent"] as const) checkText(name, options[name]);
   checkText("cursor", cursor, expectedCursor);
-  return options;
+  if (metadata === undefined) return options;
+  if (encodesContent) {
+    throw new FlotillaError(
+      "unsupported",
+      "sessions can't be found by values of their metadata in a store with a codec, which can't read them",
+    );
+  }
+  return { ...options, metadata: checkJsonValues("metadata", metadata) };
 }
 
 function checkText(what: string, value: unknown, expected = "text of 1 to 500 characters"): void {
@@ -221,6 +306,10 @@ function readable<View>(rows: readonly Row[], toOne: (row: Row) => View): View[]
 
 function toView(row: Row): SessionView {
   const header = parseStored(row["header"]) as Header;
+  return viewOf(header, row["metadata"] === null ? null : (parseStored(row["metadata"]) as Json));
+}
+
+function viewOf(header: Header, metadata: Json): SessionView {
   const { sessionId, tenant, agents, users, status, lastSeq, tokens, needsCompaction } = header;
   const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs } = header;
   return {
@@ -233,7 +322,7 @@ function toView(row: Row): SessionView {
     lastSeq,
     tokens,
     needsCompaction,
-    metadata: row["metadata"] === null ? null : (parseStored(row["metadata"]) as Json),
+    metadata,
     metadataVersion,
     preview,
     previewAuthor,

@@ -7,7 +7,7 @@ import { createMemoryBus } from "../bus/memory-bus.ts";
 import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Command } from "./conversation/command.ts";
 import type { Hub } from "./delivery/delivery.ts";
-import { createMemoryJournal } from "./log/memory-journal.ts";
+import { createMemoryJournal, createMemoryPresence } from "./log/memory-journal.ts";
 import { createHeads } from "./log/ownership.ts";
 import type { Fleet } from "./log/fleet.ts";
 import { startPodSessions } from "./pod.ts";
@@ -51,6 +51,7 @@ async function startOwningPod(isInCode: boolean) {
       podId: "leaving",
       host: null,
       isGone: () => false,
+      presence: createMemoryPresence(journal),
       fleet,
       registry: book,
       createRunner: () =>

@@ -8,10 +8,11 @@ import type { Clock } from "../base/clock.ts";
 import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Facts, Reply } from "./conversation/command.ts";
 import type { Bus } from "../bus/bus.ts";
-import type { Journal } from "./log/journal.ts";
+import type { Journal, Log, Presence, Reads, Recovered } from "./log/journal.ts";
 import type { Database } from "../store/database.ts";
 import type { Header } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
+import type { Ahead } from "./list.ts";
 import { answerIdPrefix } from "./validate.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Fleet } from "./log/fleet.ts";
@@ -33,7 +34,11 @@ export type LocalSessionsParts = {
   database: Database;
   journal: Journal;
   /** The same journal by cold reads, for clients that follow or read. Default: `journal`. */
-  coldJournal?: Journal;
+  coldJournal?: Reads;
+  /** Where heads are read that a command needs. Default: `journal`. */
+  headSource?: Pick<Log, "heads"> | undefined;
+  /** The same journal, if it is ahead of the database. */
+  ahead?: Ahead | undefined;
   bus: Bus;
   clock: Clock;
   random: Random;
@@ -58,6 +63,13 @@ export type PodSessions = {
   drain(drains: boolean): void;
   /** True if it makes no answer and owns no log that another pod could have. */
   readonly hasDrained: boolean;
+  /** Has lists read again that show these sessions, because the database has more of them now. */
+  archived(sessionIds: ReadonlySet<string>): void;
+  /**
+   * Drains, and leaves. Where pods hear each other, its logs go first and turns run to their end, for up to
+   * `drainMs`: a turn goes on although its log has another owner, which gets the answer. Then turns end at
+   * their next step, and after `waitMs` they are released.
+   */
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -65,6 +77,9 @@ export type PodSessionsOptions = {
   podId: string;
   host: string | null;
   isGone: (host: string) => boolean;
+  presence: Presence;
+  /** How long turns run to their end where logs are handed over first. Default 600,000. */
+  drainMs?: number;
   fleet: Fleet;
   registry: AgentRegistry;
   createRunner: (parts: RunnerLinks) => Runner;
@@ -82,6 +97,9 @@ type PodParts = LocalSessionsParts & { heads: Heads; hub: () => Hub };
 const reportEveryMs = 1_000;
 const defaultDebounceMs = 500;
 const readyTimeoutMs = 1_000;
+/** How long a pod that stops waits for others to take its logs. What is left then is released at the end. */
+const leaveLimitMs = 5_000;
+const usualDrainMs = 600_000;
 
 const topics = {
   start: "session.start",
@@ -150,9 +168,10 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
 
   const own = async (
     head: CommittedRecord["head"],
-    busy: readonly Header[],
+    recovered: Recovered,
     { onFenced, isFresh, gone, silent }: TakenLog,
   ): Promise<Owned> => {
+    const { busy } = recovered;
     if (gone !== null && gone !== podId) gonePods.add(gone);
     await Promise.all(busy.flatMap(({ tenant, agents }) => prime(tenant, agents) ?? []));
     const monitor = createTurnMonitor({
@@ -166,7 +185,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       silent,
       debounceMs: (tenant, name) => factsAbout(tenant, name)?.debounceMs ?? defaultDebounceMs,
     });
-    const owner = createOwner(head, busy, {
+    const owner = createOwner(head, recovered, {
       ...parts,
       facts,
       prime,
@@ -257,24 +276,42 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   };
   cancelReporting = clock.after(reportEveryMs, reportRunning);
 
+  const drain = (drains: boolean): void => {
+    if (draining === drains) return;
+    draining = drains;
+    void fleet.refresh().then(owners.poll);
+  };
+
   return {
     owners,
     runner,
     connect(connected) {
       router = connected;
     },
-    drain(drains) {
-      if (draining === drains) return;
-      draining = drains;
-      void fleet.refresh().then(owners.poll);
-    },
+    drain,
     get hasDrained() {
       const isAlone = [...fleet.pods().keys()].every((each) => each === podId);
       return runner.running().length === 0 && (isAlone || owners.owned.length === 0);
     },
+    archived(sessionIds) {
+      const hub = parts.hub();
+      const shown = [...sessionIds].flatMap((sessionId) => {
+        const owner = hub.isFollowed(sessionId) ? owners.of(sessionId) : undefined;
+        const header = owner?.cachedHeader(sessionId);
+        if (!owner || !header) return [];
+        const { logId, offset, incarnation } = owner.head;
+        return [{ sessionId, entries: [], header, incarnation, logId, offset, formerUsers: none }];
+      });
+      if (shown.length > 0) hub.committed(shown);
+    },
     async stop({ waitMs }) {
       stopping = true;
-      await runner.stop({ waitMs });
+      const { presence, drainMs = usualDrainMs } = options;
+      if (presence.listening) {
+        drain(true);
+        await owners.leave({ limitMs: leaveLimitMs });
+      }
+      await runner.stop({ waitMs, ...(presence.listening && { drainMs }) });
       await owners.stop();
       cancelReporting();
       for (const each of unserve) each();

@@ -15,8 +15,11 @@ export type Runner = {
   readonly hasSuspect: boolean;
   /** The answer in progress, as chunks from its beginning. */
   snapshot(sessionId: string): LiveChunks | undefined;
-  /** Waits up to `waitMs` for running work, then releases the rest. */
-  stop(options: { waitMs: number }): Promise<void>;
+  /**
+   * Begins nothing any more. Lets running work go on to its end for up to `drainMs`, default 0. Then no step
+   * begins any more, and after `waitMs` the rest is released.
+   */
+  stop(options: { waitMs: number; drainMs?: number }): Promise<void>;
 };
 
 export type WorkId = {

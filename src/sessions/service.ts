@@ -80,6 +80,8 @@ export type ListSessions = {
   agent?: string;
   status?: "active" | "archived";
   state?: SessionState["state"];
+  /** Values of the metadata, by paths such as `ticket.id`. Needs a store without a codec. */
+  metadata?: Readonly<Record<string, string | number | boolean | null>>;
   cursor?: string;
   /** Default 50, at most 1,000. */
   limit?: number;

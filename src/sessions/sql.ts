@@ -1,5 +1,6 @@
+import { jsonPaths } from "../store/json-values.ts";
 import { columnBytes } from "../store/page.ts";
-import { isAmong, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
+import { isAmong, isJsonAt, join, limit, rows, sql, type Statement, table } from "../store/sql.ts";
 import type { ListSessionsAmong } from "./service.ts";
 
 const sessions = table("session");
@@ -9,7 +10,10 @@ const messages = table("message");
 const maxCountedSessions = 10_000;
 const viewBytes = sql`200 + ${columnBytes(sql`header`)} + ${columnBytes(sql`metadata`)}`;
 
-export type SessionFilter = Pick<ListSessionsAmong, "user" | "agent" | "status" | "state" | "only">;
+export type SessionFilter = Pick<
+  ListSessionsAmong,
+  "user" | "agent" | "status" | "state" | "metadata" | "only"
+>;
 
 /** A position in the listing order: by last activity, then by id. */
 export type SessionCursor = { readonly activeAtMs: number; readonly sessionId: string };
@@ -29,6 +33,22 @@ export function readSessions(
     select session_id, header, metadata from ${sessions} session
     where ${isAmong(sql`select asked.session_id from ${asked} asked`, sql`session.session_id`)}
       and tenant = ${tenant} and ${conditionOf(filter)} ${ofUser(filter)}`;
+}
+
+/** The owner of a session's log, by the log that the session was stored with. */
+export function readOwner(tenant: string, sessionId: string): Statement {
+  return sql`
+    select log.log_id, log.term, log.owner from ${sessions} session
+    join ${table("session_log")} log on log.log_id = session.log_id
+    where session.session_id = ${sessionId} and session.tenant = ${tenant}
+      and session.status <> 'deleted'`;
+}
+
+/** The log that a session was stored with. */
+export function readLogOf(tenant: string, sessionId: string): Statement {
+  return sql`
+    select log_id from ${sessions}
+    where session_id = ${sessionId} and tenant = ${tenant} and status <> 'deleted'`;
 }
 
 /**
@@ -168,24 +188,39 @@ export function readInboxRows(query: InboxQuery): Statement {
     order by shown.active_at desc, shown.session_id desc`;
 }
 
-/** A position in the order of approvals: the longest waiting first. */
-export type ApprovalCursor = { readonly sinceMs: number; readonly id: string };
+/**
+ * A position in the order of approvals: the nearest deadline first (`until`), then, of those without one,
+ * the longest waiting (`since`).
+ */
+export type ApprovalCursor = {
+  readonly by: "until" | "since";
+  readonly atMs: number;
+  readonly id: string;
+};
+
+const awaiting = {
+  until: { at: sql`approval_until`, which: sql`approval_until is not null` },
+  since: {
+    at: sql`approval_since`,
+    which: sql`approval_since is not null and approval_until is null`,
+  },
+} as const;
 
 /**
- * The next sessions with calls that wait for a person, the longest waiting first. One that a pod of an
- * earlier release has gone on with since isn't found.
+ * The next sessions with calls that wait for a person, of those with a deadline or of those without. One
+ * that a pod of an earlier release has gone on with since isn't found.
  */
 export function sessionsAwaiting(
   after: ApprovalCursor,
   { tenant, count }: { tenant: string | undefined; count: number },
 ): Statement {
   const ofTenant = tenant === undefined ? sql`` : sql`and tenant = ${tenant}`;
+  const { at, which } = awaiting[after.by];
   return sql`
-    select session_id, tenant, agent, header, approval_since from ${sessions}
-    where approval_since is not null ${ofTenant}
-      and (approval_since, session_id) > (${after.sinceMs}, ${after.id})
+    select session_id, tenant, agent, header, approval_since, approval_until from ${sessions}
+    where ${which} ${ofTenant} and (${at}, session_id) > (${after.atMs}, ${after.id})
       and status = 'active' and approval_seq = last_seq
-    order by approval_since, session_id ${limit(count)}`;
+    order by ${at}, session_id ${limit(count)}`;
 }
 
 function ofUser({ user }: SessionFilter): Statement {
@@ -194,10 +229,12 @@ function ofUser({ user }: SessionFilter): Statement {
     where member.session_id = session.session_id and member.user_id = ${user})`;
 }
 
-function conditionOf({ agent, status, state }: SessionFilter): Statement {
+function conditionOf({ agent, status, state, metadata = {} }: SessionFilter): Statement {
   const conditions = [sql`status <> 'deleted'`];
   if (agent !== undefined) conditions.push(sql`agent = ${agent}`);
   if (status !== undefined) conditions.push(sql`status = ${status}`);
   if (state !== undefined) conditions.push(sql`state = ${state}`);
+  for (const { path, value } of jsonPaths(metadata))
+    conditions.push(sql`${isJsonAt(sql`metadata`, path, value)}`);
   return join(conditions, " and ");
 }

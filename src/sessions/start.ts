@@ -29,6 +29,8 @@ export type LocalSessions = {
   drain(drains: boolean): void;
   /** True if nothing of sessions is left to do here, where it drains. */
   hasDrained(): boolean;
+  /** Has lists read again that show these sessions, because the database has more of them now. */
+  archived(sessionIds: ReadonlySet<string>): void;
   stop(options: { waitMs: number }): Promise<void>;
 };
 
@@ -44,7 +46,7 @@ export function createLocalSessions(
 ): LocalSessions {
   const { journal, coldJournal = journal, bus, clock, log } = parts;
   const coldDatabase = coldReads(parts.database);
-  const heads = createHeads(parts);
+  const heads = createHeads({ journal: parts.headSource ?? journal, clock });
   const pod = podOptions && startPodSessions({ ...parts, heads, hub: () => hub }, podOptions);
   const owners = pod?.owners;
   const router = createCommandRouter({
@@ -109,6 +111,7 @@ export function createLocalSessions(
     hasSuspect: () => pod?.runner.hasSuspect ?? false,
     drain: (drains) => pod?.drain(drains),
     hasDrained: () => pod?.hasDrained ?? true,
+    archived: (sessionIds) => pod?.archived(sessionIds),
     stop: ({ waitMs }) => (stopped ??= stop(waitMs)),
   };
 }

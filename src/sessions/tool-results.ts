@@ -12,12 +12,12 @@ import type { Audited, Target, Traced } from "./conversation/command.ts";
 import type { Header } from "./conversation/header.ts";
 import type { CallDeadline } from "./log/call-deadline.ts";
 import type { CommandRouter } from "./log/command-router.ts";
-import type { Journal } from "./log/journal.ts";
+import type { Reads } from "./log/journal.ts";
 import type { Sent, SessionService } from "./service.ts";
 import { checkResults, maxIdChars } from "./validate.ts";
 
 type ToolResultsParts = {
-  journal: Pick<Journal, "entries" | "tail" | "storedIds">;
+  journal: Pick<Reads, "entries" | "tail" | "storedIds">;
   router: Pick<CommandRouter, "submit">;
   ids: Ids;
   maxPayloadBytes: number;
@@ -34,7 +34,7 @@ type ToolResultsParts = {
   /** The entry of an operator's act on a session; undefined for others. */
   operatedAs: (
     action: "sessions.decide" | "sessions.signal",
-    sessionId: string,
+    session: { readonly tenant: string; readonly sessionId: string },
     filter: object,
     author: string,
   ) => Promise<Audited> | undefined;
@@ -159,8 +159,9 @@ export function createToolResults(
       checkResults(results, maxPayloadBytes);
       const traced = parts.tracedBy(trace);
       const calls = decisionsIn(results);
+      const session = { tenant, sessionId };
       const audited =
-        calls && parts.operatedAs("sessions.decide", sessionId, { messageId, calls }, author);
+        calls && parts.operatedAs("sessions.decide", session, { messageId, calls }, author);
       const ofCaller = { author, ...traced, ...(audited && (await audited)) };
       const given = { tenant, sessionId, clientId: id, results, ...ofCaller };
       return submitAbout(tenant, sessionId, messageId, async (answer, target, deadline) => {
@@ -192,7 +193,8 @@ export function createToolResults(
       await checkPayload(part, payload, what);
       const results = [{ toolCallId: part["toolCallId"] as string, output: payload }];
       const traced = parts.tracedBy(trace);
-      const audited = parts.operatedAs("sessions.signal", sessionId, { signal: name }, author);
+      const session = { tenant, sessionId };
+      const audited = parts.operatedAs("sessions.signal", session, { signal: name }, author);
       const ofCaller = { author, ...traced, ...(audited && (await audited)) };
       const given = { tenant, sessionId, clientId: id, results, ...ofCaller };
       const sent = await submitAbout(tenant, sessionId, messageId, (answer, target, left) =>

@@ -86,10 +86,16 @@ const sessionApprovals: readonly Statement[] = [
   sql`alter table ${table("session")} add column approval_until bigint`,
   sql`alter table ${table("session")} add column approval_tool text`,
   sql`alter table ${table("session")} add column approval_seq bigint`,
-  sql`create index ${index("session_approval")}
-    on ${table("session")} (approval_since, session_id) where approval_since is not null`,
+  // With a deadline by that, and without one by how long they have waited.
+  sql`create index ${index("session_approval_until")}
+    on ${table("session")} (approval_until, session_id) where approval_until is not null`,
+  sql`create index ${index("session_approval_until_tenant")}
+    on ${table("session")} (tenant, approval_until, session_id) where approval_until is not null`,
+  sql`create index ${index("session_approval")} on ${table("session")} (approval_since, session_id)
+    where approval_since is not null and approval_until is null`,
   sql`create index ${index("session_approval_tenant")}
-    on ${table("session")} (tenant, approval_since, session_id) where approval_since is not null`,
+    on ${table("session")} (tenant, approval_since, session_id)
+    where approval_since is not null and approval_until is null`,
 ];
 
 const bulk: readonly Statement[] = [
@@ -134,6 +140,32 @@ const running: readonly Statement[] = [
     where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default'`,
 ];
 
+/** What is counted and listed for pages is in indexes, whose entries have the names that it is counted by. */
+const counted: readonly Statement[] = [
+  sql`${dropIndex("task_parked")}`,
+  sql`create index ${index("task_parked")} on ${table("task")} (run_at, name)
+    where status = 'pending' and parked = 1`,
+  sql`${dropIndex("task_for_dependencies")}`,
+  sql`create index ${index("task_for_dependencies")} on ${table("task")} (task_id, name)
+    where status = 'pending' and parked = 2`,
+  sql`${dropIndex("task_blocked")}`,
+  sql`create index ${index("task_blocked")}
+    on ${table("task")} (blocked_by, priority desc, created_at, task_id, name)
+    where status = 'pending' and parked = 3`,
+  sql`${dropIndex("task_failed")}`,
+  sql`create index ${index("task_failed")} on ${table("task")} (task_id, name)
+    where status = 'failed'`,
+  // Runs that are due later, apart from tasks, of which there may be very many.
+  sql`create index ${index("task_run_parked")} on ${table("task")} (name, run_at)
+    where status = 'pending' and parked = 1 and flow_version is not null`,
+  // What waits for a signal: with a deadline by that, and without one by how long it has waited.
+  sql`create index ${index("task_awaiting_until")} on ${table("task")} (run_at, task_id)
+    where status = 'pending' and parked = 1 and awaits is not null`,
+  sql`create index ${index("task_awaiting")}
+    on ${table("task")} (coalesce(advanced_at, last_update), task_id)
+    where status = 'pending' and parked = 5 and awaits is not null`,
+];
+
 const drains: readonly Statement[] = [
   // 1 while the pod is to take no more work. It reads it with its heartbeat.
   sql`alter table ${table("pod")} add column drain integer not null default 0`,
@@ -155,4 +187,5 @@ export const facts: readonly Statement[] = [
   ...bulk,
   ...drains,
   ...running,
+  ...counted,
 ];

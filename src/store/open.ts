@@ -41,6 +41,12 @@ export type StoreOptions = {
   onEvent?: OnStoreEvent;
 };
 
+/** How a process of our own opens a store. */
+export type OpenStoreOptions = StoreOptions & {
+  /** False if the process wakes others in another way, and the store is not to. Default true. */
+  notifies?: boolean;
+};
+
 type PostgresLocation = { readonly kind: "postgres"; readonly store: CheckedStore };
 export type StoreLocation = { readonly kind: "sqlite"; readonly path: string } | PostgresLocation;
 
@@ -55,7 +61,7 @@ const maxReasons = 20;
 const loggedReasons = new WeakMap<PayloadCodec, Set<string>>();
 
 /** Opens a store, ready to use. */
-export async function openStore(store: Store, options: StoreOptions = {}): Promise<Database> {
+export async function openStore(store: Store, options: OpenStoreOptions = {}): Promise<Database> {
   const { migrate: mode = "auto", log } = options;
   const database = await openUnmigrated(store, options);
   try {
@@ -130,12 +136,16 @@ export async function openForHeartbeat(
 }
 
 /** A caller's transaction on a store, which need not be open. */
-export function transactionOn(store: Store, handle: unknown, text?: StoredText): CallerTransaction {
+export function transactionOn(
+  store: Store,
+  handle: unknown,
+  { text, notifies = true }: { text?: StoredText | undefined; notifies?: boolean } = {},
+): CallerTransaction {
   const location = locateStore(store);
   const transaction =
     location.kind === "sqlite"
       ? sqliteTransaction(handle)
-      : postgresTransaction(handle, location.store);
+      : postgresTransaction(handle, { ...location.store, ...silenceOf(notifies) });
   return text ? transactionWithCodec(transaction, text) : transaction;
 }
 
@@ -167,8 +177,12 @@ export function withoutSecrets(store: Store): string {
   return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }
 
-async function openUnmigrated(store: Store, options: StoreOptions): Promise<Database> {
-  const { durability = "full", migrate: mode = "auto", log } = options;
+function silenceOf(notifies: boolean): { without?: readonly ["notify"] } {
+  return notifies ? {} : { without: ["notify"] };
+}
+
+async function openUnmigrated(store: Store, options: OpenStoreOptions): Promise<Database> {
+  const { durability = "full", migrate: mode = "auto", notifies = true, log } = options;
   const { create = mode === "auto" } = options;
   const events = options.onEvent && { onEvent: withoutThrowing(options.onEvent) };
   const location = locateStore(store);
@@ -177,7 +191,13 @@ async function openUnmigrated(store: Store, options: StoreOptions): Promise<Data
     return openSqlite({ path: location.path, durability, create }, events);
   }
   const { openPostgres } = await import("./postgres/postgres.ts");
-  return openPostgres({ ...location.store, durability, ...(log && { log }), ...events });
+  return openPostgres({
+    ...location.store,
+    ...silenceOf(notifies),
+    durability,
+    ...(log && { log }),
+    ...events,
+  });
 }
 
 /** The server's lock timeout comes before ours, because its answer is better than none. */

@@ -1,4 +1,5 @@
 import { credentials, quotas } from "./access-schema.ts";
+import { logArchive } from "./archive-schema.ts";
 import { audit } from "./audit.ts";
 import { facts } from "./facts-schema.ts";
 import {
@@ -484,4 +485,6 @@ export const migrations: readonly Migration[] = [
   },
   // Pods of the version before leave them empty, and work as before.
   { name: "facts of pages", needs: 5, statements: facts },
+  // A store whose logs are its own rows leaves both tables empty.
+  { name: "the archive of logs on streams", needs: 5, statements: logArchive },
 ];

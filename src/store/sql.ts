@@ -9,6 +9,7 @@ export type Value = string | number | null;
 export type TableName =
   | "agent"
   | "api_key"
+  | "archive_aside"
   | "credential_version"
   | "failure_group"
   | "audit"
@@ -17,6 +18,8 @@ export type TableName =
   | "bulk"
   | "bus_message"
   | "link"
+  | "log_place"
+  | "log_watermark"
   | "message"
   | "migration"
   | "pod"

@@ -194,6 +194,14 @@ export type ClaimedRun = {
 
 export const taskStatuses = ["pending", "claimed", "completed", "failed", "cancelled"] as const;
 
+/**
+ * How a pending task stands, as `depth` counts it: ready to be claimed, delayed, waiting for other tasks,
+ * blocked by a limit, or ready and required to run alone.
+ */
+export const pendingStates = ["ready", "delayed", "waiting", "blocked", "alone"] as const;
+
+export type PendingState = (typeof pendingStates)[number];
+
 /** Converts a row of `task` to its public form. */
 export function toTask(row: Row, waitsFor: readonly string[] = []): Task {
   const status = row["status"] as TaskStatus;

@@ -254,7 +254,7 @@ export function createTasks(parts: TasksParts): LocalTasks {
         options,
       );
     },
-    why: createWhy({ database, workers }),
+    why: createWhy({ database: pageReads(database), workers: pageWorkers }),
     links: (taskId) => linksOf(database, taskId, "task"),
     async list(options = {}) {
       checkOptions("list", options, [...taskFilterNames, ...listPageNames]);

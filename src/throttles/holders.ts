@@ -18,6 +18,8 @@ export type PermitUser =
       readonly what: "turn";
       /** The session whose answer is being made. */
       readonly id: string;
+      /** The tenant of the session; null of a pod of an earlier release. */
+      readonly tenant: string | null;
       /** The agent. */
       readonly name: string | null;
       readonly epoch: number | null;
@@ -72,6 +74,7 @@ function userOf({ from, fields }: PermitWork): PermitUser {
   return {
     what: "turn",
     id,
+    tenant: textOf(fields["tenant"]),
     name,
     epoch: numberOf(fields["epoch"]),
     attempt: numberOf(fields["attempt"]),

@@ -198,14 +198,13 @@ const numbersIn = (text: string) =>
   [...text.matchAll(/\d-(\d+) /g)].map(([, each]) => Number(each));
 const allNumbers = Array.from({ length: lastCount }, (_, at) => at + 1);
 
-describe.each([
-  ["a plain useChat of the AI SDK 7", "7"],
-  ["a followed useChat of the AI SDK 6", "6"],
-] as const)("the page of a durable agent, asked by %s", { timeout: limitMs }, (_, sender) => {
+// Tabs of both releases of the AI SDK look at every answer, and one of them asks for it: a plain `useChat`
+// of 7, or a followed one of 6.
+describe("the page of a durable agent", { timeout: limitMs }, () => {
   test.each([
-    ["between two steps", "call 3"],
-    ["in a tool", "book"],
-  ])("loses nothing where the agent's process is killed %s", async (_where, place) => {
+    ["between two steps", "call 3", "6"],
+    ["in a tool", "book", "7"],
+  ] as const)("loses nothing where the agent's process is killed %s", async (_, place, sender) => {
     const answer = await answering(sender, { holds: place });
     await answer.reaches(place);
     const { text, seen, close } = await answer.goesOn("SIGKILL");
@@ -217,7 +216,7 @@ describe.each([
   });
 
   test("loses the last words alone where the process is killed after 300 of the last call", async () => {
-    const answer = await answering(sender, { holds: "call 3", pausesAt: 400 });
+    const answer = await answering("7", { holds: "call 3", pausesAt: 400 });
     await answer.reaches("call 3");
     answer.open();
     await answer.own.shows("1-300 ");
@@ -239,7 +238,7 @@ describe.each([
 
   test("shows other words in the place of a call that is made again, and keeps finished steps", async () => {
     const order = { holds: "call 3", pausesAt: 200, interrupted: "again" };
-    const answer = await answering(sender, order);
+    const answer = await answering("6", order);
     await answer.reaches("call 3");
     answer.open();
     await answer.own.shows("1-100 ");
@@ -256,7 +255,7 @@ describe.each([
   });
 
   test("loses no word in a deploy, though the process may not wait for the call to end", async () => {
-    const answer = await answering(sender, { holds: "call 3", pausesAt: 440 });
+    const answer = await answering("7", { holds: "call 3", pausesAt: 440 });
     await answer.reaches("call 3");
     answer.open();
     await answer.own.shows("1-100 ");

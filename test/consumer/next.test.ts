@@ -41,7 +41,7 @@ beforeAll(async () => {
   const store = `sqlite:${join(folder, "next.db")}`;
   env["FLOTILLA_STORE"] = store;
   flotilla = connect(store);
-}, 400_000);
+}, 600_000);
 afterAll(async () => {
   await flotilla?.close();
   if (server?.exitCode === null) {
@@ -75,7 +75,7 @@ describe("an app of Next.js that has installed the package", () => {
     expect(answer.done).toBe(true);
     expect(JSON.stringify(answer.chunks)).toContain("you have said 1 things");
     expect((await fetch(`${url}/api/agent`, { method: "POST", body: "{}" })).status).toBe(401);
-  }, 240_000);
+  }, 600_000);
 
   test("has the dashboard below one of its own pages", async () => {
     const cookie = "who=ada";
@@ -86,6 +86,12 @@ describe("an app of Next.js that has installed the package", () => {
       401,
       expect.stringContaining("Sign in first"),
     ]);
+    const origin = "https://app.example.com";
+    const preflight = await fetch(`${url}/ops/v1/tasks`, {
+      method: "OPTIONS",
+      headers: { origin, "Access-Control-Request-Method": "POST" },
+    });
+    expect(preflight.headers.get("access-control-allow-origin")).toBe(origin);
     const live = await fetch(`${url}/ops/v1/watch?topics=pods`, { headers: { cookie } });
     const reader = live.body!.getReader();
     let text = "";
@@ -95,10 +101,25 @@ describe("an app of Next.js that has installed the package", () => {
     // Its sandbox doesn't work for root.
     const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
     await using browser = await chromium.launch({ executablePath: part("chromium"), args });
-    const page = await browser.newPage({ extraHTTPHeaders: { cookie }, locale: "en-GB" });
+    const context = await browser.newContext({ locale: "en-GB" });
+    const [name = "", value = ""] = cookie.split("=");
+    await context.addCookies([{ name, value, url }]);
+    context.setDefaultTimeout(60_000);
+    const page = await context.newPage();
+    const troubles: string[] = [];
+    page.on("pageerror", (error) => troubles.push(error.message));
+    page.on("console", (message) => {
+      if (message.type() === "error") troubles.push(message.text());
+    });
     await page.goto(`${url}/ops`);
-    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    const overview = page.getByRole("heading", { level: 1, name: "Overview" });
+    await overview.waitFor().catch(async (error: unknown) => {
+      const shown = await page.locator("body").innerText();
+      const message = `the page shows ${JSON.stringify(shown)}, with these troubles: ${troubles.join()}`;
+      throw new Error(message, { cause: error });
+    });
     await page.getByRole("navigation").getByRole("link", { name: "Tasks" }).click();
+    await page.getByRole("heading", { level: 1, name: "Tasks" }).waitFor();
     await page.getByRole("link", { name: "mail" }).first().click();
     await page.waitForURL(`${url}/ops/tasks/${taskId}`);
     await page.reload();
@@ -110,7 +131,7 @@ describe("an app of Next.js that has installed the package", () => {
     await until("the act", async () => {
       return (await flotilla!.tasks.get(taskId))?.status === "cancelled";
     });
-  }, 240_000);
+  }, 600_000);
 });
 
 /** The version that the tests use themselves. */

@@ -89,6 +89,10 @@ function onEvent(event: PodEvent): void {
     case "turn_ended":
     case "record":
     case "log_owned":
+    case "log_taken":
+    case "record_fenced":
+    case "record_resent":
+    case "record_unknown":
     case "log_lost":
       break;
   }

@@ -1,13 +1,13 @@
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
+import { appendFileSync, chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import pg from "pg";
 import { serverPrograms } from "./binaries.ts";
-import { unprivileged } from "./user.ts";
+import { type Unprivileged, unprivileged } from "./user.ts";
 
 export type PostgresServer = {
   /** Of a superuser, on the database `postgres`. */
@@ -33,9 +33,14 @@ export type PostgresServerOptions = {
   env?: Readonly<Record<string, string>>;
   /** Where its folder is made. Default: the system's place for temporary files. */
   within?: string;
+  /** The address that it listens on. Default `127.0.0.1`. */
+  address?: string;
+  /** A program that its process is started by as this user, with its arguments. */
+  under?: (user: Unprivileged | undefined) => readonly string[];
 };
 
-const usualSettings = { listen_addresses: "127.0.0.1", max_connections: 300 };
+const loopback = "127.0.0.1";
+const usualSettings = { max_connections: 300 };
 
 /**
  * A Postgres server of our own: a throw-away cluster in a temporary folder on a free port of the
@@ -50,7 +55,7 @@ async function startServer(
   /** The port of the server that it is a standby of. */
   primaryPort: number | undefined,
 ): Promise<PostgresServer> {
-  const { settings = {}, env = {}, within = tmpdir() } = options;
+  const { settings = {}, env = {}, within = tmpdir(), address = loopback, under } = options;
   const programs = serverPrograms();
   const folder = mkdtempSync(join(within, "flotilla-postgres-"));
   const data = join(folder, "data");
@@ -74,16 +79,19 @@ async function startServer(
     const from = ["-h", "127.0.0.1", "-p", String(primaryPort), "-U", "postgres"];
     run("pg_basebackup", ["-D", data, ...from, "-R", "-X", "stream", "-c", "fast", "-N"]);
   }
+  // By itself it knows callers of this machine alone.
+  if (address !== loopback) appendFileSync(join(data, "pg_hba.conf"), "host all all all trust\n");
   const port = await freePort();
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
-  const given = Object.entries({ ...usualSettings, ...settings });
+  const url = `postgres://postgres@${address}:${port}/postgres`;
+  const given = Object.entries({ ...usualSettings, listen_addresses: address, ...settings });
   const args = ["-D", data, "-p", String(port), "-k", folder];
   for (const [name, value] of given) args.push("-c", `${name}=${value}`);
   let server: ChildProcess;
   let exited: Promise<unknown>;
   const launch = () => {
-    server = spawn(join(programs, "postgres"), args, {
-      ...as,
+    const [program, ...rest] = [...(under?.(user) ?? []), join(programs, "postgres"), ...args];
+    server = spawn(program!, rest, {
+      ...(under ? { cwd: folder } : as),
       env: { ...process.env, ...env },
       stdio: "ignore",
     });

@@ -1,4 +1,5 @@
 import { silentLogger } from "../../src/base/log.ts";
+import type { NatsConfig } from "../../src/bus/nats/config.ts";
 import type { Entry } from "../../src/protocol/message.ts";
 import type { Pod } from "../../src/runtime/pod.ts";
 import { connect, type Flotilla } from "../../src/runtime/connect.ts";
@@ -6,8 +7,19 @@ import type { Usable } from "../../src/runtime/handlers.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
 import type { Chat, Sessions } from "../../src/sessions/sessions.ts";
 import { temporaryDatabase, temporaryFile } from "../../src/store/contract/kinds.ts";
+import { type NatsServer, startNats } from "../nats/server.ts";
 
-export const stores = [
+export type SessionStore = {
+  readonly name: string;
+  open(): Promise<{
+    readonly url: string;
+    readonly nats?: NatsConfig;
+    readonly server?: NatsServer;
+    remove(): Promise<void>;
+  }>;
+};
+
+export const stores: readonly SessionStore[] = [
   {
     name: "one SQLite file",
     async open() {
@@ -16,7 +28,25 @@ export const stores = [
     },
   },
   { name: "Postgres", open: () => temporaryDatabase() },
-] as const;
+];
+
+/** Envelopes and notifications go through NATS. */
+export const postgresWithNats: SessionStore = {
+  name: "Postgres with NATS",
+  async open() {
+    const server = await startNats();
+    const { url, remove } = await temporaryDatabase();
+    return {
+      url,
+      server,
+      nats: { servers: server.url },
+      async remove() {
+        await remove();
+        await server.stop();
+      },
+    };
+  },
+};
 
 /** Two pods, of which one has the agents, and a program that is none, on one store. */
 export type SessionFleet = {
@@ -25,19 +55,31 @@ export type SessionFleet = {
   readonly web: Flotilla;
   /** Ways to the same sessions: through the pod with the agents, through the other, from outside. */
   readonly ways: readonly Sessions[];
+  /** The NATS server between them, if there is one. */
+  readonly server: NatsServer | undefined;
+  readonly url: string;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 export async function startFleet(
-  store: (typeof stores)[number],
+  store: SessionStore,
   use: readonly Usable[],
 ): Promise<SessionFleet> {
-  const { url, remove } = await store.open();
-  const config = { store: url, log: silentLogger, dataDir: false, shutdownMs: 2_000 } as const;
+  const { url, nats, server, remove } = await store.open();
+  const between = nats ? { nats } : {};
+  const config = {
+    store: url,
+    log: silentLogger,
+    dataDir: false,
+    shutdownMs: 2_000,
+    ...between,
+  } as const;
   const able = await startPod({ ...config, use });
   const other = await startPod(config);
-  const web = connect(url);
+  const web = connect(url, between);
   return {
+    url,
+    server,
     able,
     other,
     web,

@@ -3,7 +3,15 @@ import { task } from "../../src/tasks/task.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import type { ChatEvent } from "../../src/sessions/events.ts";
 import type { Sessions } from "../../src/sessions/sessions.ts";
-import { entriesOnce, said, type SessionFleet, startFleet, stores, textOf } from "./fleet.ts";
+import {
+  entriesOnce,
+  postgresWithNats,
+  said,
+  type SessionFleet,
+  startFleet,
+  stores,
+  textOf,
+} from "./fleet.ts";
 
 /** Holds an agent in the middle of its answer until the test lets it go on. */
 const gates = new Map<string, PromiseWithResolvers<void>>();
@@ -53,7 +61,7 @@ const clerk = agent("clerk", async function* ({ messages, sessionId, enqueue, at
   yield `${taskId === again.taskId} ${attempt}`;
 });
 
-describe.each(stores)("sessions on $name", (store) => {
+describe.each([...stores, postgresWithNats])("sessions on $name", (store) => {
   let fleet: SessionFleet;
   beforeAll(async () => {
     fleet = await startFleet(store, [

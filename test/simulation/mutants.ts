@@ -3,11 +3,14 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { archiveMutations } from "./archive/mutations.ts";
+import { beatMutations } from "./beats/mutations.ts";
 import { flowMutations } from "./flows/mutations.ts";
 import { markers } from "./kinds.ts";
 import { type Edit, type Mutation } from "./mutation.ts";
 import { mutations } from "./mutation-list.ts";
 import { sessionMutations } from "./sessions/mutations.ts";
+import { streamMutations } from "./streams/mutations.ts";
 import { throttleMutations } from "./throttles/mutations.ts";
 
 export const allMutations: readonly Mutation[] = [
@@ -15,6 +18,9 @@ export const allMutations: readonly Mutation[] = [
   ...throttleMutations,
   ...flowMutations,
   ...sessionMutations,
+  ...streamMutations,
+  ...archiveMutations,
+  ...beatMutations,
 ];
 
 export const root = fileURLToPath(new URL("../..", import.meta.url));

@@ -7,7 +7,7 @@ export type Mutation = {
   /** Where it takes out two fences: the invariant that shows that the second is missed too. */
   readonly by?: string;
   /** What is simulated: pods with tasks, unless it says otherwise. */
-  readonly scenario?: "flows" | "sessions" | "throttles";
+  readonly scenario?: "archive" | "beats" | "flows" | "sessions" | "streams" | "throttles";
 };
 
 const sources = shippedSources();

@@ -17,7 +17,15 @@ import { seedsFrom, type SeedRunner, startSeedRunner } from "./seed-runner.ts";
 
 const seedLimit = 2_000;
 /** How many seeds are run twice. Those of throttles have up to 32 pods, and take longer. */
-const sameTwice = { tasks: 100, throttles: 20, flows: 60, sessions: 60 };
+const sameTwice = {
+  tasks: 100,
+  beats: 30,
+  throttles: 20,
+  flows: 60,
+  sessions: 60,
+  archive: 60,
+  streams: 60,
+};
 
 const wanted = process.argv.slice(2);
 const chosen = allMutations.filter(

@@ -13,6 +13,7 @@ import type { Usable } from "../../src/runtime/handlers.ts";
 import type { AheadLimits } from "../../src/tasks/claim/claim-ahead.ts";
 import type { ThisProcess } from "../../src/runtime/process.ts";
 import type { ScheduleDeclaration } from "../../src/schedules/schedule.ts";
+import type { Journal } from "../../src/sessions/log/journal.ts";
 import type { AgentNetwork } from "../../src/sessions/turns/network.ts";
 import type { Database } from "../../src/store/database.ts";
 import type { PodFacts } from "./checker.ts";
@@ -59,6 +60,8 @@ export type SimPodOptions = {
   schedules?: readonly ScheduleDeclaration[];
   /** Something between it and the store. */
   through?: (database: Database, crash: () => void) => Database;
+  /** Something between it and the journal of its sessions. */
+  throughJournal?: ((journal: Journal) => Journal) | undefined;
   /** The disk of the place that it runs at. */
   disk: SimDisk;
   /** How far it claims ahead of free slots. */
@@ -223,6 +226,7 @@ export function startSimPod(
     log: options.log ?? silentLogger,
     thisProcess: options.thisProcess,
     ...(options.network && { agentNetwork: options.network }),
+    ...(options.throughJournal && { throughJournal: options.throughJournal }),
     startHeartbeat: (hooks) =>
       startHeartbeat({
         ...hooks,

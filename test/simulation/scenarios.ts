@@ -1,15 +1,21 @@
 /** What is simulated, by name, and how one seed of it is run and reported. */
 import { messageOf } from "../../src/base/errors.ts";
+import { runArchiveSeed } from "./archive/run.ts";
+import { runBeatSeed } from "./beats/run.ts";
 import { runFlowSeed } from "./flows/run.ts";
 import type { Outcome } from "./report.ts";
 import { runSeed } from "./run.ts";
 import { runSessionSeed } from "./sessions/run.ts";
+import { runStreamSeed } from "./streams/run.ts";
 import { runThrottleSeed } from "./throttles/run.ts";
 
 export const scenarios = {
   tasks: runSeed,
+  beats: runBeatSeed,
   flows: runFlowSeed,
   sessions: runSessionSeed,
+  archive: runArchiveSeed,
+  streams: runStreamSeed,
   throttles: runThrottleSeed,
 };
 

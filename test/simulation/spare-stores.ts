@@ -48,9 +48,11 @@ function openSpare(first: StoreHooks): Spare {
   return spare;
 }
 
+/** Leaves what the steps of the schema have put there. */
 function empty(connection: SqliteConnection): void {
   const { rows } = connection.read({
-    text: `select name from sqlite_schema where type = 'table' and name not like '%migration'`,
+    text: `select name from sqlite_schema where type = 'table'
+      and name not like '%migration' and name not like '%log_place'`,
     values: [],
   });
   const deletes = rows.map(([name]) => ({ text: `delete from "${String(name)}"`, values: [] }));

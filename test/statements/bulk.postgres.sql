@@ -29,10 +29,14 @@ select * from flotilla.bulk where bulk_id = $1
 -- values: ["bulk-1"]
 
 -- src/bulk/sql.ts: listBulks
-select * from flotilla.bulk  order by bulk_id desc limit cast($1 as integer)
+select bulk_id, action, filter, options, state, revision, cursor_id, until_id, matched, is_exact, done,
+  skipped, refused, created_by, reason, created_at, last_update
+from flotilla.bulk  order by bulk_id desc limit cast($1 as integer)
 -- values: [10]
 
-select * from flotilla.bulk where bulk_id < $1 order by bulk_id desc limit cast($2 as integer)
+select bulk_id, action, filter, options, state, revision, cursor_id, until_id, matched, is_exact, done,
+  skipped, refused, created_by, reason, created_at, last_update
+from flotilla.bulk where bulk_id < $1 order by bulk_id desc limit cast($2 as integer)
 -- values: ["bulk-1",10]
 
 -- src/bulk/sql.ts: openBulks
@@ -124,6 +128,23 @@ select task_id, name, status, claim_token, 0 as walked from flotilla.task
 where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) given)) and status in ($2, $3) and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and name = $4
 order by task_id limit cast($5 as integer)
 -- values: ["{\"task-1\",\"task-2\"}","pending","claimed","mail",500]
+
+select task_id, name, status, claim_token, 0 as walked from flotilla.task
+where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) given)) and status in ($2, $3) and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $4 and task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($5::text[]) as each_row (task_id)) given))
+order by task_id limit cast($6 as integer)
+-- values: ["{\"task-1\"}","pending","claimed",2,"{\"task-1\"}",500]
+
+-- src/bulk/sql.ts: readOutcomes
+select task_id, status, case when exists (select 1 from flotilla.task_event event where event.task_id = task.task_id
+      and event.type in ('cancel_requested', 'given_up', 'retried', 'resume')
+      and event.detail like $1) then 1 else 0 end as acted_on from flotilla.task task
+where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($2::text[]) as each_row (task_id)) given)) and tenant = $3
+-- values: ["%\"request\":\"bulk-1\"%","{\"task-1\",\"task-2\"}","acme"]
+
+select task_id, status, case when exists (select 1 from flotilla.task_signal sent
+      where sent.task_id = task.task_id and sent.signal_id = $1) then 1 else 0 end as acted_on from flotilla.task task
+where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($2::text[]) as each_row (task_id)) given))
+-- values: ["bulk-1","{\"task-1\"}"]
 
 -- src/bulk/sql.ts: writeBatch
 select task_id from flotilla.task task
@@ -481,6 +502,189 @@ set done = done + batch - (select count(*) from (select task_id collate "C" as t
   , state = 'done'
 where bulk_id = $18 and batch is not null
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}","mail","k","pod-1","{\"order\",\"id\"}","7","{\"task-1\"}","{\"pending\"}","{2}","mail","k","pod-1","{\"order\",\"id\"}","7",1,"bulk-1"]
+
+update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
+where id = $3
+-- values: [0,"bulk-1","bulk-1"]
+
+update flotilla.audit set outcome = 'done' where id = $1 and outcome = 'begun' and exists (select 1 from flotilla.bulk where bulk_id = $2 and not (state = 'running'))
+-- values: ["bulk-1","bulk-1"]
+
+select * from flotilla.bulk where bulk_id = $1
+-- values: ["bulk-1"]
+
+select task_id from flotilla.task task
+      where task_id = any(array(select task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted))
+      order by task_id for update of task
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
+
+update flotilla.bulk
+set revision = revision + 1, cursor_id = $1,
+  batch = (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+    on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $5),
+  last_update = now_ms()
+where bulk_id = $6 and revision = $7 and state = 'running'
+-- values: ["task-1","{\"task-1\"}","{\"pending\"}","{2}",2,"bulk-1",2]
+
+insert into flotilla.task_event (task_id, seq, type, detail)
+select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2
+from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null) and cancel_requested = 0
+-- values: ["cancel_requested","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}",2,"bulk-1"]
+
+insert into flotilla.task_event (task_id, seq, type, detail)
+select task.task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), $1, $2
+from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($3::text[], $4::text[], $5::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task on task.task_id = wanted.task_id
+where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $6 and exists (select 1 from flotilla.bulk where bulk_id = $7 and batch is not null) and status = 'pending' and flow_version is not null and parked = 6
+-- values: ["given_up","{\"request\":\"bulk-1\"}","{\"task-1\"}","{\"pending\"}","{2}",2,"bulk-1"]
+
+    update flotilla.task set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when (status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6) then 1 else 0 end,
+status = case when (status = 'pending' and flow_version is null or status = 'pending' and flow_version is not null and parked = 6) then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted
+    where flotilla.task.task_id = wanted.task_id and flotilla.task.status = wanted.seen_status and flotilla.task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $4 and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}",2,"bulk-1"]
+
+select task_id from flotilla.task task where task_id = any(array(
+    select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+    join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+    join flotilla.task child on child.task_id = wait.dependency_id
+    where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+      and child.cancel_requested = 0
+      and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
+    join flotilla.task task on task.task_id = wanted.task_id
+    where task.status = 'cancelled' and task.claim_token = wanted.token + 1
+      and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null)))) order by task_id for update of task
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
+
+  insert into flotilla.task_event (task_id, seq, type)
+  select task_id, (select coalesce(max(seq), 0) + 1 from flotilla.task_event past where past.task_id = task.task_id), 'cancel_requested' from flotilla.task task
+  where task_id = any(array(
+select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+join flotilla.task child on child.task_id = wait.dependency_id
+where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+  and child.cancel_requested = 0
+  and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
+join flotilla.task task on task.task_id = wanted.task_id
+where task.status = 'cancelled' and task.claim_token = wanted.token + 1
+  and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null))))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
+
+    update flotilla.task
+    set
+cancel_requested = 1, wake = wake + 1, last_update = now_ms(),
+claim_token = claim_token + case when status = 'pending' and flow_version is null then 1 else 0 end,
+status = case when status = 'pending' and flow_version is null then 'cancelled' else status end,
+run_at = case when flow_version is not null and status = 'pending' and run_at > now_ms()
+  then now_ms() else run_at end,
+parked = case when flow_version is not null and status = 'pending' and parked in (1, 2, 5)
+  then case when limited = 1 then 4 else 0 end else parked end
+    where task_id = any(array(
+  select child.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent
+  join flotilla.task_dependency wait on wait.dependent_id = parent.task_id
+  join flotilla.task child on child.task_id = wait.dependency_id
+  where child.parent_id = parent.task_id and child.status in ('pending', 'claimed')
+    and child.cancel_requested = 0
+    and parent.task_id in (select task.task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
+  join flotilla.task task on task.task_id = wanted.task_id
+  where task.status = 'cancelled' and task.claim_token = wanted.token + 1
+    and exists (select 1 from flotilla.bulk where bulk_id = $5 and batch is not null))))
+-- values: ["{\"task-1\"}","{\"task-1\"}","{\"pending\"}","{2}","bulk-1"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id
+    from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+    where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+      and (select task.status from flotilla.task task
+        where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id
+from flotilla.task_dependency own join flotilla.task_dependency wait on wait.dependency_id = own.dependency_id
+where own.dependent_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) parent))
+  and (select task.status from flotilla.task task
+    where task.task_id = own.dependency_id and task.parent_id = own.dependent_id) = 'cancelled') named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
+select task_id from flotilla.task task where ctid = any(array(
+    select (select ctid from flotilla.task task where task.task_id = named.id)
+    from (
+    select distinct wait.dependent_id as id from flotilla.task_dependency wait
+    where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+      and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+        not in ('pending', 'claimed')) named)) order by task_id for update of task
+-- values: ["{\"task-1\"}"]
+
+update flotilla.task
+set wake = wake + 1, last_update = now_ms(), (depends, parked, run_at) = (
+  select case when verdict = 2 then 3 else flotilla.task.depends end,
+    case when verdict = 1 then flotilla.task.parked when flotilla.task.parked <> 2 then case when limited = 1 then 4 else 0 end
+      when flotilla.task.run_at > now_ms() then 1 else case when limited = 1 then 4 else 0 end end,
+    case when verdict <> 1 and flotilla.task.parked <> 2 then now_ms() else flotilla.task.run_at end
+  from (
+    select coalesce(max(
+      case (select case when dependency.parent_id = flotilla.task.task_id
+  then case when coalesce(substr(dependency.unique_key, 1, length(coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/'))), coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')) = coalesce(flotilla.task.awaits, flotilla.task.task_id || '/' || flotilla.task.cursor || '/')
+    then dependency.status end
+when flotilla.task.awaits is null then dependency.status end from flotilla.task dependency
+          where dependency.task_id = wait.dependency_id)
+        when 'pending' then 1 when 'claimed' then 1
+        when 'failed' then case when flotilla.task.depends = 1 then 2 else 0 end
+        when 'cancelled' then case when flotilla.task.depends = 1 then 2 else 0 end
+        else 0 end), 0) as verdict
+    from flotilla.task_dependency wait where wait.dependent_id = flotilla.task.task_id) judged)
+where ctid = any(array(
+select (select ctid from flotilla.task task where task.task_id = named.id)
+from (
+select distinct wait.dependent_id as id from flotilla.task_dependency wait
+where wait.dependency_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) ended))
+  and (select task.status from flotilla.task task where task.task_id = wait.dependency_id)
+    not in ('pending', 'claimed')) named)) and coalesce(flotilla.task.status, '') = 'pending' and (parked = 2
+  or parked in (1, 5)
+    and substr(awaits, 1, length(task_id) + 1) = task_id || '/')
+-- values: ["{\"task-1\"}"]
+
+update flotilla.bulk
+set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+  on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $4
+  ), refused = refused + (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($5::text[], $6::text[], $7::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
+  on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and (cancel_requested = 0 or status = 'pending' and flow_version is not null and parked = 6) and flow_version = $8
+  ),
+  skipped = skipped + cast($9 as integer) - batch, batch = null
+  , state = 'done'
+where bulk_id = $10 and batch is not null
+-- values: ["{\"task-1\"}","{\"pending\"}","{2}",2,"{\"task-1\"}","{\"pending\"}","{2}",2,1,"bulk-1"]
 
 update flotilla.audit set count = cast($1 as bigint) + cast((select done from flotilla.bulk where bulk_id = $2) as bigint)
 where id = $3

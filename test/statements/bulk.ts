@@ -96,12 +96,22 @@ export const bulkStatements: RoomStatements = {
         500,
       ),
     ],
-    checkMatching: () =>
+    checkMatching: () => [
       bulks.checkMatching(
         { action: "cancel", filter: { session: "session-1", name: "mail" }, as: null, after: "" },
         ["task-1", "task-2"],
         500,
       ),
+      bulks.checkMatching(
+        { action: "cancel", filter: { ids: ["task-1"], version: 2 }, as: null, after: "" },
+        ["task-1"],
+        500,
+      ),
+    ],
+    readOutcomes: () => [
+      bulks.readOutcomes({ ...bulk, filter: { tenant: "acme" } }, ["task-1", "task-2"]),
+      bulks.readOutcomes({ ...bulk, action: "signal" }, ["task-1"]),
+    ],
     writeBatch: () => [
       ...bulks.writeBatch(write),
       ...bulks.writeBatch(
@@ -109,6 +119,7 @@ export const bulkStatements: RoomStatements = {
           filter: { name: "mail", key: "k", pod: "pod-1", sinceMs: 1, payload: { "order.id": 7 } },
         }),
       ),
+      ...bulks.writeBatch(on({ filter: { ids: ["task-1", "task-2"], version: 2 } })),
       ...bulks.writeBatch({ ...write, seen: [], isLast: false }),
       ...bulks.writeBatch(on({ action: "retry" })),
       ...bulks.writeBatch(on({ action: "retry", fromStart: true })),

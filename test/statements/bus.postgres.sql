@@ -20,3 +20,7 @@ where address = $1
 delete from flotilla.bus_message
 where ctid = any(array(select ctid from flotilla.bus_message where at < now_ms() - $1 limit cast($2 as integer)))
 -- values: [60000,100]
+
+-- src/bus/sql.ts: readBusSecret
+select secret from flotilla.bus_secret limit cast($1 as integer)
+-- values: [1]

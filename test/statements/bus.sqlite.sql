@@ -20,3 +20,7 @@ where address = ?
 delete from flotilla_bus_message
 where rowid in (select rowid from flotilla_bus_message where at < now_ms() - ? limit cast(? as integer))
 -- values: [60000,100]
+
+-- src/bus/sql.ts: readBusSecret
+select secret from flotilla_bus_secret limit cast(? as integer)
+-- values: [1]

@@ -8,5 +8,6 @@ export const busStatements: RoomStatements = {
     readEnvelopes: () => bus.readEnvelopes("pod-1", 10),
     deleteEnvelopes: () => bus.deleteEnvelopes("pod-1", [{ sender: "pod-2", seq: 3 }]),
     pruneEnvelopes: () => bus.pruneEnvelopes(100),
+    readBusSecret: () => bus.readBusSecret(),
   }),
 };

@@ -137,15 +137,34 @@ with recursive step (name) as (
 select name from step where name is not null limit cast($1 as integer)
 -- values: [100]
 
--- src/flows/sql.ts: runsOfFlows
-select name, task_id from (
-      select name, task_id from flotilla.task
-      where flow_version is not null and name = $1 and task_id < $2 and task_id >= $3
-      order by task_id desc limit cast($4 as integer)) of_flow union all select name, task_id from (
-      select name, task_id from flotilla.task
-      where flow_version is not null and name = $5 and task_id < $6 and task_id >= $7
-      order by task_id desc limit cast($8 as integer)) of_flow
--- values: ["order","run-9","run-1",10,"report","run-9","run-1",10]
+-- src/flows/sql.ts: walkRuns
+with walked as materialized (select * from (
+  select name, task_id, created_at,
+    case when flow_version is not null and status in ('pending', 'claimed') then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $1 end end as bytes
+  from flotilla.task
+  where flow_version is not null and name = $2 and task_id < $3 and task_id >= $4
+  order by task_id desc limit cast($5 as integer)) of_flow union all select * from (
+  select name, task_id, created_at,
+    case when flow_version is not null and status in ('pending', 'claimed') then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla.task_dependency wait where wait.dependent_id = task_id) * $6 end end as bytes
+  from flotilla.task
+  where flow_version is not null and name = $7 and task_id < $8 and task_id >= $9
+  order by task_id desc limit cast($10 as integer)) of_flow)
+select name, task_id, created_at, bytes, null as walked from (
+  select name, task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast($11 as integer)) found
+union all
+select last.name, last.task_id, walked.created_at, null, last.walked from (
+  select name, min(task_id) as task_id, count(*) as walked from walked group by name) last
+  join walked on walked.task_id = last.task_id
+-- values: [40,"order","run-9","run-1",10,40,"report","run-9","run-1",10,51]
 
 -- src/flows/sql.ts: getRun
 select * from flotilla.task where task_id = $1 and flow_version is not null
@@ -169,40 +188,40 @@ select cast($1 as integer) as kind, open_kind.* from (
 select cast($3 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 1 order by run_at limit cast($4 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($4 as integer)) open_kind union all
 select cast($5 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($6 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($6 as integer)) open_kind union all
 select cast($7 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($8 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($8 as integer)) open_kind union all
 select cast($9 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($10 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($10 as integer)) open_kind union all
 select cast($11 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($12 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($12 as integer)) open_kind union all
 select cast($13 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($14 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($14 as integer)) open_kind union all
 select cast($15 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($16 as integer)) open_kind union all
-select cast($17 as integer) as kind, open_kind.* from (
+  from flotilla.task where name = $16 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($17 as integer)) open_kind union all
+select cast($18 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where name = $18 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($19 as integer)) open_kind union all
-select cast($20 as integer) as kind, open_kind.* from (
+  from flotilla.task where name = $19 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($20 as integer)) open_kind union all
+select cast($21 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where name = $21 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($22 as integer)) open_kind) open group by 1, 2, 3, 4, 5, 6, 7, 8
--- values: [0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000]
+  from flotilla.task where name = $22 and status = 'pending' and parked = 1 and flow_version is not null order by run_at limit cast($23 as integer)) open_kind) open group by 1, 2, 3, 4, 5, 6, 7, 8
+-- values: [0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,"order",10000,8,"order",10000,9,"order",10000]
 
 -- src/flows/sql.ts: countEndedRuns
 select name, status, count(*) as runs from (
@@ -233,9 +252,9 @@ where flow_version is not null group by name
 union all
 select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
     when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
-  select name, flow_version, awaits, waiting, run_seq from flotilla.task
-  where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) later
-where flow_version is not null group by 1, 2
+  select name, awaits, waiting, run_seq from flotilla.task
+  where status = 'pending' and parked = 1 and flow_version is not null order by name, run_at limit cast($2 as integer)) later
+group by 1, 2
 union all
 select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
   count(*) from (
@@ -282,39 +301,39 @@ select cast($3 as integer) as kind, open_kind.* from (
 select cast($5 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 1 order by run_at limit cast($6 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($6 as integer)) open_kind union all
 select cast($7 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 2 order by task_id limit cast($8 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($8 as integer)) open_kind union all
 select cast($9 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 3 order by blocked_by, priority desc, created_at, task_id limit cast($10 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($10 as integer)) open_kind union all
 select cast($11 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 4 and deaths < 2 order by name, tenant, priority desc, created_at, task_id limit cast($12 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($12 as integer)) open_kind union all
 select cast($13 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 4 and deaths >= 2 order by name, created_at, task_id limit cast($14 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($14 as integer)) open_kind union all
 select cast($15 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 5 order by name limit cast($16 as integer)) open_kind union all
+  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($16 as integer)) open_kind union all
 select cast($17 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where status = 'pending' and parked = 6 order by name limit cast($18 as integer)) open_kind union all
-select cast($19 as integer) as kind, open_kind.* from (
+  from flotilla.task where name = $18 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($19 as integer)) open_kind union all
+select cast($20 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where name = $20 and status = 'pending' and parked = 0 and deaths < 2 order by priority desc, created_at, task_id limit cast($21 as integer)) open_kind union all
-select cast($22 as integer) as kind, open_kind.* from (
+  from flotilla.task where name = $21 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($22 as integer)) open_kind union all
+select cast($23 as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla.task where name = $23 and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast($24 as integer)) open_kind) open where flow_version is not null
-  and (status = 'pending' or (status = 'claimed' and retry_count >= $25))
+  from flotilla.task where name = $24 and status = 'pending' and parked = 1 and flow_version is not null order by run_at limit cast($25 as integer)) open_kind) open where flow_version is not null
+  and (status = 'pending' or (status = 'claimed' and retry_count >= $26))
 group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4
--- values: [5,60000,0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000,5]
+-- values: [5,60000,0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,"order",10000,8,"order",10000,9,"order",10000,5]

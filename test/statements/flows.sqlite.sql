@@ -137,15 +137,34 @@ with recursive step (name) as (
 select name from step where name is not null limit cast(? as integer)
 -- values: [100]
 
--- src/flows/sql.ts: runsOfFlows
-select name, task_id from (
-      select name, task_id from flotilla_task
-      where flow_version is not null and name = ? and task_id < ? and task_id >= ?
-      order by task_id desc limit cast(? as integer)) of_flow union all select name, task_id from (
-      select name, task_id from flotilla_task
-      where flow_version is not null and name = ? and task_id < ? and task_id >= ?
-      order by task_id desc limit cast(? as integer)) of_flow
--- values: ["order","run-9","run-1",10,"report","run-9","run-1",10]
+-- src/flows/sql.ts: walkRuns
+with walked as materialized (select * from (
+  select name, task_id, created_at,
+    case when flow_version is not null and status in ('pending', 'claimed') then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end end as bytes
+  from flotilla_task
+  where flow_version is not null and name = ? and task_id < ? and task_id >= ?
+  order by task_id desc limit cast(? as integer)) of_flow union all select * from (
+  select name, task_id, created_at,
+    case when flow_version is not null and status in ('pending', 'claimed') then 500 + coalesce(octet_length(payload), 0) + coalesce(octet_length(state), 0) + coalesce(octet_length(progress), 0)
++ coalesce(octet_length(result), 0) + coalesce(octet_length(error), 0) + coalesce(octet_length(waiting), 0)
++ coalesce(octet_length(intent), 0) + coalesce(octet_length(set_aside), 0)
++ case when depends = 0 then 0 else
+  (select count(*) from flotilla_task_dependency wait where wait.dependent_id = task_id) * ? end end as bytes
+  from flotilla_task
+  where flow_version is not null and name = ? and task_id < ? and task_id >= ?
+  order by task_id desc limit cast(? as integer)) of_flow)
+select name, task_id, created_at, bytes, null as walked from (
+  select name, task_id, created_at, bytes from walked where bytes is not null
+  order by task_id desc limit cast(? as integer)) found
+union all
+select last.name, last.task_id, walked.created_at, null, last.walked from (
+  select name, min(task_id) as task_id, count(*) as walked from walked group by name) last
+  join walked on walked.task_id = last.task_id
+-- values: [40,"order","run-9","run-1",10,40,"report","run-9","run-1",10,51]
 
 -- src/flows/sql.ts: getRun
 select * from flotilla_task where task_id = ? and flow_version is not null
@@ -166,10 +185,6 @@ select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
   from flotilla_task where status = 'claimed' order by claimed_by, claim_call limit cast(? as integer)) open_kind union all
-select cast(? as integer) as kind, open_kind.* from (
-  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
-    flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla_task where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) open_kind union all
 select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
@@ -201,8 +216,12 @@ select cast(? as integer) as kind, open_kind.* from (
 select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast(? as integer)) open_kind) open group by 1, 2, 3, 4, 5, 6, 7, 8
--- values: [0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000]
+  from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast(? as integer)) open_kind union all
+select cast(? as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla_task where name = ? and status = 'pending' and parked = 1 and flow_version is not null order by run_at limit cast(? as integer)) open_kind) open group by 1, 2, 3, 4, 5, 6, 7, 8
+-- values: [0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,"order",10000,8,"order",10000,9,"order",10000]
 
 -- src/flows/sql.ts: countEndedRuns
 select name, status, count(*) as runs from (
@@ -233,9 +252,9 @@ where flow_version is not null group by name
 union all
 select case when awaits is not null then 'waiting_for_signal' when waiting is not null then 'sleeping'
     when run_seq = 0 then 'delayed' else 'retrying' end, name, count(*) from (
-  select name, flow_version, awaits, waiting, run_seq from flotilla_task
-  where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) later
-where flow_version is not null group by 1, 2
+  select name, awaits, waiting, run_seq from flotilla_task
+  where status = 'pending' and parked = 1 and flow_version is not null order by name, run_at limit cast(? as integer)) later
+group by 1, 2
 union all
 select case when waiting is null then 'waiting_for_others' else 'waiting_for_children' end, name,
   count(*) from (
@@ -282,10 +301,6 @@ select cast(? as integer) as kind, open_kind.* from (
 select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla_task where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) open_kind union all
-select cast(? as integer) as kind, open_kind.* from (
-  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
-    flow_version, case when waiting is null then 0 else 1 end as is_waiting
   from flotilla_task where status = 'pending' and parked = 2 order by task_id limit cast(? as integer)) open_kind union all
 select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
@@ -314,7 +329,11 @@ select cast(? as integer) as kind, open_kind.* from (
 select cast(? as integer) as kind, open_kind.* from (
   select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
     flow_version, case when waiting is null then 0 else 1 end as is_waiting
-  from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast(? as integer)) open_kind) open where flow_version is not null
+  from flotilla_task where name = ? and status = 'pending' and parked = 0 and deaths >= 2 order by created_at, task_id limit cast(? as integer)) open_kind union all
+select cast(? as integer) as kind, open_kind.* from (
+  select task_id, name, status, cursor, parked, retry_count, awaits, run_at, created_at, advanced_at,
+    flow_version, case when waiting is null then 0 else 1 end as is_waiting
+  from flotilla_task where name = ? and status = 'pending' and parked = 1 and flow_version is not null order by run_at limit cast(? as integer)) open_kind) open where flow_version is not null
   and (status = 'pending' or (status = 'claimed' and retry_count >= ?))
 group by 1, 2, 3, 4 order by name, flow_version, coalesce(cursor, ''), 4
--- values: [5,60000,0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,10000,8,"order",10000,9,"order",10000,5]
+-- values: [5,60000,0,10000,1,10000,2,10000,3,10000,4,10000,5,10000,6,10000,7,"order",10000,8,"order",10000,9,"order",10000,5]

@@ -19,8 +19,14 @@ export const flowStatements: RoomStatements = {
     ],
     dependenciesOfRun: () => flows.dependenciesOfRun("run-1", 10),
     flowNames: () => flows.flowNames(100),
-    runsOfFlows: () =>
-      flows.runsOfFlows(["order", "report"], { before: "run-9", from: "run-1", count: 10 }),
+    walkRuns: () =>
+      flows.walkRuns(["order", "report"], {
+        before: "run-9",
+        from: "run-1",
+        count: 10,
+        fits: flows.runConditions({ status: "open" }),
+        wanted: 51,
+      }),
     getRun: () => flows.getRun("run-1"),
     openSignals: () => flows.openSignals("run-1", { after: 1, limit: 10 }),
     countOpenRuns: () => flows.countOpenRuns(["order"]),

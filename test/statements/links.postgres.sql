@@ -24,26 +24,41 @@ order by to_id limit cast($3 as integer)
 
 -- src/links/sql.ts: readLinks
 select * from (
-  select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,
+  select 'origin' as kind, from_id as id, what, link.at, null as name, null as status,
     case what when 'session' then (select tenant from flotilla.session where session_id = from_id)
       when 'schedule' then null
       else (select tenant from flotilla.task where task_id = from_id) end as tenant
   from flotilla.link link where to_id = $1 order by link.at, from_id limit cast($2 as integer)) origin
 union all
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla.link link left join flotilla.task task on task.task_id = link.to_id
   where from_id = $3 and what in ('run', 'task', 'follow_up') order by to_id limit cast($4 as integer)) started
--- values: ["task-1",1,"task-1",100]
+
+union all
+select * from (
+  select 'dependent' as kind, dependent_id as id, 'task' as what, task.created_at as at,
+    task.name, task.status, task.tenant
+  from flotilla.task_dependency wait join flotilla.task task on task.task_id = wait.dependent_id
+  where dependency_id = $5 order by dependent_id limit cast($6 as integer)) dependents
+union all
+select * from (
+  select 'copy' as kind, task.task_id as id, 'task' as what, task.created_at as at,
+    task.name, task.status, task.tenant
+  from flotilla.task original join flotilla.task task on task.tenant = original.tenant
+    and task.name = original.name and task.unique_key >= $7
+    and task.unique_key < $8 and task.unique_key is not null
+  where original.task_id = $9 order by task.unique_key limit cast($10 as integer)) copies
+-- values: ["task-1",1,"task-1",100,"task-1",100,"copy:task-1:","copy:task-1;","task-1",100]
 
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla.link link left join flotilla.task task on task.task_id = link.to_id
   where from_id = $1 and what = 'session' order by to_id limit cast($2 as integer)) started
 -- values: ["session-1",100]
 
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla.link link left join flotilla.task task on task.task_id = link.to_id
   where from_id = $1 and what = 'schedule' order by to_id limit cast($2 as integer)) started
 -- values: ["nightly",100]

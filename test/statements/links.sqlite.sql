@@ -24,26 +24,41 @@ order by to_id limit cast(? as integer)
 
 -- src/links/sql.ts: readLinks
 select * from (
-  select 1 as is_origin, from_id as id, what, link.at, null as name, null as status,
+  select 'origin' as kind, from_id as id, what, link.at, null as name, null as status,
     case what when 'session' then (select tenant from flotilla_session where session_id = from_id)
       when 'schedule' then null
       else (select tenant from flotilla_task where task_id = from_id) end as tenant
   from flotilla_link link where to_id = ? order by link.at, from_id limit cast(? as integer)) origin
 union all
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla_link link left join flotilla_task task on task.task_id = link.to_id
   where from_id = ? and what in ('run', 'task', 'follow_up') order by to_id limit cast(? as integer)) started
--- values: ["task-1",1,"task-1",100]
+
+union all
+select * from (
+  select 'dependent' as kind, dependent_id as id, 'task' as what, task.created_at as at,
+    task.name, task.status, task.tenant
+  from flotilla_task_dependency wait join flotilla_task task on task.task_id = wait.dependent_id
+  where dependency_id = ? order by dependent_id limit cast(? as integer)) dependents
+union all
+select * from (
+  select 'copy' as kind, task.task_id as id, 'task' as what, task.created_at as at,
+    task.name, task.status, task.tenant
+  from flotilla_task original join flotilla_task task on task.tenant = original.tenant
+    and task.name = original.name and task.unique_key >= ?
+    and task.unique_key < ? and task.unique_key is not null
+  where original.task_id = ? order by task.unique_key limit cast(? as integer)) copies
+-- values: ["task-1",1,"task-1",100,"task-1",100,"copy:task-1:","copy:task-1;","task-1",100]
 
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla_link link left join flotilla_task task on task.task_id = link.to_id
   where from_id = ? and what = 'session' order by to_id limit cast(? as integer)) started
 -- values: ["session-1",100]
 
 select * from (
-  select 0 as is_origin, to_id as id, what, link.at, task.name, task.status, task.tenant
+  select 'started' as kind, to_id as id, what, link.at, task.name, task.status, task.tenant
   from flotilla_link link left join flotilla_task task on task.task_id = link.to_id
   where from_id = ? and what = 'schedule' order by to_id limit cast(? as integer)) started
 -- values: ["nightly",100]

@@ -139,5 +139,17 @@ select pod_id, status, last_heartbeat, state, metadata from flotilla.pod
 order by case when status = 'up' then 0 else 1 end, last_heartbeat desc, pod_id limit cast($1 as integer)
 -- values: [100]
 
+-- src/pods/sql.ts: listBriefPods
+select pod_id, status, started_at, last_heartbeat, beat, drain, state, pulse from flotilla.pod
+order by started_at, pod_id
+
+-- src/pods/sql.ts: metadataOf
+select pod_id, metadata from flotilla.pod
+where pod_id in (select pod_id from (select pod_id collate "C" as pod_id from unnest($1::text[]) as each_row (pod_id)) wanted)
+-- values: ["{\"pod-1\",\"pod-2\"}"]
+
+-- src/pods/sql.ts: readPulsesOfAll
+select status, pulse from flotilla.pod
+
 -- src/pods/sql.ts: listPods
 select * from flotilla.pod order by started_at, pod_id

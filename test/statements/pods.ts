@@ -25,6 +25,9 @@ export const podStatements: RoomStatements = {
     ],
     podAges: () => pods.podAges(),
     latestPods: () => pods.latestPods(100),
+    listBriefPods: () => pods.listBriefPods(),
+    metadataOf: () => pods.metadataOf(["pod-1", "pod-2"]),
+    readPulsesOfAll: () => pods.readPulsesOfAll(),
     listPods: () => pods.listPods(),
   }),
 };

@@ -1,11 +1,12 @@
 import * as series from "../../src/series/sql.ts";
-import { type RoomStatements, sqlFile } from "./examples.ts";
+import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
 const row = { span: 60_000, at: 120_000, subject: "task:mail", pod: "pod-1", counts: "{}" };
 
 export const seriesStatements: RoomStatements = {
   "src/series/sql.ts": sqlFile(series, {
     storeCounts: () => series.storeCounts([row]),
+    toClosedTo: noStatement,
     ensureFold: () => series.ensureFold(),
     readFold: () => series.readFold(),
     closeUpTo: () => series.closeUpTo(120_000),

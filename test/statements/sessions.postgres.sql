@@ -10,6 +10,18 @@ where session.session_id = any(array(select asked.session_id from (select sessio
 where member.session_id = session.session_id and member.user_id = $6)
 -- values: ["{\"session-1\"}","default","helper","active","idle","ada"]
 
+-- src/sessions/sql.ts: readOwner
+select log.log_id, log.term, log.owner from flotilla.session session
+join flotilla.session_log log on log.log_id = session.log_id
+where session.session_id = $1 and session.tenant = $2
+  and session.status <> 'deleted'
+-- values: ["session-1","default"]
+
+-- src/sessions/sql.ts: readLogOf
+select log_id from flotilla.session
+where session_id = $1 and tenant = $2 and status <> 'deleted'
+-- values: ["session-1","default"]
+
 -- src/sessions/sql.ts: countSessions
 select (
 select count(*) from (select status from flotilla.session limit cast($1 as integer)) looked where status <> 'deleted') as total,
@@ -47,6 +59,13 @@ where member.tenant = $1 and member.user_id = $2))
 order by active_at desc, session_id desc limit cast($5 as integer)
 -- values: ["default","ada",9,"session-9",10]
 
+select session_id, active_at, case when status <> 'deleted' and flotilla.json_of(metadata) #> $1::text[] = $2::jsonb  then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla.session session
+where tenant = $3
+  and (active_at, session_id) < ($4, $5)
+order by active_at desc, session_id desc limit cast($6 as integer)
+-- values: ["{\"ticket\",\"id\"}","7","default",9,"session-9",10]
+
 select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla.session session
 where session.session_id = any(array(select asked.session_id from (select session_id collate "C" as session_id from unnest($1::text[]) as each_row (session_id)) asked))
   and tenant = $2
@@ -65,16 +84,14 @@ order by active_at + 0 desc, (session_id || '') desc limit cast($5 as integer)
 -- values: ["default",9,"session-9","ada",10]
 
 -- src/sessions/sql.ts: sessionsAwaiting
-select session_id, tenant, agent, header, approval_since from flotilla.session
-where approval_since is not null
-  and (approval_since, session_id) > ($1, $2)
+select session_id, tenant, agent, header, approval_since, approval_until from flotilla.session
+where approval_until is not null  and (approval_until, session_id) > ($1, $2)
   and status = 'active' and approval_seq = last_seq
-order by approval_since, session_id limit cast($3 as integer)
+order by approval_until, session_id limit cast($3 as integer)
 -- values: [5,"session-1",51]
 
-select session_id, tenant, agent, header, approval_since from flotilla.session
-where approval_since is not null and tenant = $1
-  and (approval_since, session_id) > ($2, $3)
+select session_id, tenant, agent, header, approval_since, approval_until from flotilla.session
+where approval_since is not null and approval_until is null and tenant = $1 and (approval_since, session_id) > ($2, $3)
   and status = 'active' and approval_seq = last_seq
 order by approval_since, session_id limit cast($4 as integer)
 -- values: ["acme",5,"session-1",51]
@@ -428,6 +445,218 @@ set status = excluded.status, state = excluded.state, agent = excluded.agent,
 where flotilla.session.last_offset < excluded.last_offset
 -- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\"}","{1}","{2}","{8}","{null}","{null}","{null}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
+-- src/sessions/log/sql/records.ts: storeChanges
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, log_id)) fresh
+where true
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{1}"]
+
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where true
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla.session.last_offset < excluded.last_offset
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}"]
+
+-- src/sessions/log/sql/archive.ts: readAllWatermarks
+select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark order by log_id
+
+-- src/sessions/log/sql/archive.ts: readWatermark
+select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark where log_id = $1
+-- values: [1]
+
+-- src/sessions/log/sql/archive.ts: readFirstWatermark
+select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark order by log_id limit cast($1 as integer)
+-- values: [1]
+
+-- src/sessions/log/sql/archive.ts: insertWatermark
+insert into flotilla.log_watermark (log_id, incarnation, log_offset, record_id, chain, flush_id)
+select cast($1 as integer), $2, cast($3 as bigint), $4,
+  $5, ''
+where not exists (select 1 from flotilla.session where log_id = $6 and last_offset > $7)
+on conflict (log_id) do nothing
+-- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
+
+-- src/sessions/log/sql/archive.ts: storeFlush
+update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
+  flush_id = $4, moved_at = now_ms()
+where log_id = $5 and incarnation = $6 and log_offset = $7
+returning log_id, incarnation, log_offset, record_id, chain
+-- instead of returning:
+select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark where log_id = $1 and flush_id = $2
+-- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
+
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, log_id)) fresh
+where
+exists (select 1 from flotilla.log_watermark where log_id = $10 and flush_id = $11)
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{1}",1,"flush-1"]
+
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $12 and flush_id = $13)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla.session.last_offset < excluded.last_offset
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}",1,"flush-1"]
+
+update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
+  flush_id = $4, moved_at = now_ms()
+where log_id = $5 and incarnation = $6 and log_offset = $7
+returning log_id, incarnation, log_offset, record_id, chain
+-- instead of returning:
+select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark where log_id = $1 and flush_id = $2
+-- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
+
+delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+    exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4)))
+-- values: ["{\"session-3\"}","{1}",1,"flush-1"]
+
+delete from flotilla.turn where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+    exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4)))
+-- values: ["{\"session-3\"}","{1}",1,"flush-1"]
+
+delete from flotilla.link where from_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+    exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4))) and what = 'session'
+-- values: ["{\"session-3\"}","{1}",1,"flush-1"]
+
+insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces, log_id)) fresh
+where
+exists (select 1 from flotilla.log_watermark where log_id = $12 and flush_id = $13)
+-- values: ["{\"session-1\"}","{2}","{\"user\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}","{2}","{\"summary\"}","{1}","{1}",1,"flush-1"]
+
+delete from flotilla.session_user
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4)))
+  and not exists (select 1 from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant, log_id from unnest($5::text[], $6::text[], $7::text[], $8::bigint[]) as each_row (session_id, user_id, tenant, log_id)) member
+    where member.session_id = flotilla.session_user.session_id and member.user_id = flotilla.session_user.user_id)
+-- values: ["{\"session-1\"}","{1}",1,"flush-1","{\"session-1\"}","{\"ada\"}","{\"default\"}","{1}"]
+
+insert into flotilla.session_user (session_id, user_id, tenant)
+select session_id, user_id, tenant from (select session_id collate "C" as session_id, user_id collate "C" as user_id, tenant collate "C" as tenant, log_id from unnest($1::text[], $2::text[], $3::text[], $4::bigint[]) as each_row (session_id, user_id, tenant, log_id)) member
+where
+exists (select 1 from flotilla.log_watermark where log_id = $5 and flush_id = $6)
+on conflict (session_id, user_id) do nothing
+-- values: ["{\"session-1\"}","{\"ada\"}","{\"default\"}","{1}",1,"flush-1"]
+
+update flotilla.session_user set read_seq = fresh.seq from (select session_id collate "C" as session_id, user_id collate "C" as user_id, seq, log_id from unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) as each_row (session_id, user_id, seq, log_id)) fresh
+where flotilla.session_user.session_id = fresh.session_id and flotilla.session_user.user_id = fresh.user_id
+  and flotilla.session_user.read_seq < fresh.seq and
+exists (select 1 from flotilla.log_watermark where log_id = $5 and flush_id = $6)
+-- values: ["{\"session-1\"}","{\"ada\"}","{2}","{1}",1,"flush-1"]
+
+delete from flotilla.turn_checkpoint
+where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4)))
+  and epoch <= (select gone.epoch from (select session_id collate "C" as session_id, epoch, log_id from unnest($5::text[], $6::bigint[], $7::bigint[]) as each_row (session_id, epoch, log_id)) gone
+    where gone.session_id = flotilla.turn_checkpoint.session_id)
+-- values: ["{\"session-2\",\"session-3\"}","{1,1}",1,"flush-1","{\"session-2\",\"session-3\"}","{1,9007199254740991}","{1,1}"]
+
+insert into flotilla.turn_checkpoint (session_id, epoch, attempt, body)
+select session_id, epoch, attempt, body from (select session_id collate "C" as session_id, epoch, attempt, body collate "C" as body, log_id from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[]) as each_row (session_id, epoch, attempt, body, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $6 and flush_id = $7)
+on conflict (session_id) do update
+set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
+where flotilla.turn_checkpoint.epoch < excluded.epoch
+  or (flotilla.turn_checkpoint.epoch = excluded.epoch and flotilla.turn_checkpoint.attempt <= excluded.attempt)
+-- values: ["{\"session-1\"}","{1}","{1}","{\"{}\"}","{1}",1,"flush-1"]
+
+delete from flotilla.step_journal where ctid = any(array(
+  select stored.ctid from (select owner_id collate "C" as owner_id, part collate "C" as part, log_id from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (owner_id, part, log_id)) gone
+  join flotilla.step_journal stored on stored.owner_id = gone.owner_id and stored.part = gone.part
+  where
+exists (select 1 from flotilla.log_watermark where log_id = $4 and flush_id = $5)))
+-- values: ["{\"session-2\"}","{\"1\"}","{1}",1,"flush-1"]
+
+insert into flotilla.step_journal as stored
+  (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select owner_id, part, key, seq, token, kind, input_hash, value, now_ms() - took_ms, now_ms()
+from (select owner_id collate "C" as owner_id, part collate "C" as part, key collate "C" as key, seq, token, kind collate "C" as kind, input_hash collate "C" as input_hash, value collate "C" as value, took_ms, log_id from unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::bigint[], $10::bigint[]) as each_row (owner_id, part, key, seq, token, kind, input_hash, value, took_ms, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $11 and flush_id = $12)
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+-- values: ["{\"session-1\"}","{\"1\"}","{\"search\"}","{3}","{2}","{\"done\"}","{null}","{\"1\"}","{5}","{1}",1,"flush-1"]
+
+delete from flotilla.step_journal where ctid = any(array(
+  select inner_step.ctid from (select owner_id collate "C" as owner_id, part collate "C" as part, before_seq, low collate "C" as low, high collate "C" as high, log_id from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::bigint[]) as each_row (owner_id, part, before_seq, low, high, log_id)) given
+  join flotilla.step_journal inner_step on inner_step.owner_id = given.owner_id
+    and inner_step.part = given.part
+    and inner_step.key >= given.low and inner_step.key < given.high
+  where inner_step.seq < given.before_seq and
+exists (select 1 from flotilla.log_watermark where log_id = $7 and flush_id = $8)))
+-- values: ["{\"session-1\",\"session-1\"}","{\"1\",\"1\"}","{3,3}","{\"search/\",\"search@\"}","{\"search0\",\"searchA\"}","{1,1}",1,"flush-1"]
+
+insert into flotilla.turn (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths) select session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths from (select session_id collate "C" as session_id, epoch, attempt, agent collate "C" as agent, pod_id collate "C" as pod_id, began_at, first_chunk_at, ended_at, outcome collate "C" as outcome, input_tokens, output_tokens, cached_tokens, model collate "C" as model, cost_millionths, log_id from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[]) as each_row (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at, outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths, log_id)) fresh
+where
+exists (select 1 from flotilla.log_watermark where log_id = $16 and flush_id = $17)
+on conflict do nothing
+-- values: ["{\"session-2\"}","{1}","{1}","{\"helper\"}","{\"pod-1\"}","{1}","{2}","{3}","{\"completed\"}","{10}","{2}","{4}","{\"small\"}","{500000}","{1}",1,"flush-1"]
+
+insert into flotilla.audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, count, before, after, outcome, reason)
+select id, now_ms(), actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, 1, before, after, 'done', reason
+from (select id collate "C" as id, actor collate "C" as actor, tenant collate "C" as tenant, user_id collate "C" as user_id, key_name collate "C" as key_name, role collate "C" as role, address collate "C" as address, action collate "C" as action, subject collate "C" as subject, filter collate "C" as filter, before collate "C" as before, after collate "C" as after, reason collate "C" as reason, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bigint[]) as each_row (id, actor, tenant, user_id, key_name, role, address, action, subject, filter, before, after, reason, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $15 and flush_id = $16)
+on conflict (id) do nothing
+-- values: ["{\"act-1\"}","{\"key/web\"}","{\"default\"}","{\"zoe\"}","{\"web\"}","{\"operator\"}","{\"10.0.0.1\"}","{\"tasks.cancel\"}","{\"task-1\"}","{null}","{\"{}\"}","{\"{}\"}","{null}","{1}",1,"flush-1"]
+
+insert into flotilla.session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, metadata, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $13 and flush_id = $14)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+else coalesce(excluded.metadata, flotilla.session.metadata) end
+where flotilla.session.last_offset < excluded.last_offset
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{\"{}\"}","{1}",1,"flush-1"]
+
+insert into flotilla.archive_aside
+  (log_id, incarnation, log_offset, place, session_id, seq, body, reason)
+select cast($1 as integer), $2, cast($3 as bigint),
+  cast($4 as integer), $5, cast($6 as bigint), $7, $8
+where
+exists (select 1 from flotilla.log_watermark where log_id = $9 and flush_id = $10)
+on conflict do nothing
+-- values: [1,"first",8,0,"session-1",2,"{}","the value is too long",1,"flush-1"]
+
+-- src/sessions/log/sql/archive.ts: probeEntry
+select session_id, author, message_id, client_id, length(body) as chars from (select session_id collate "C" as session_id, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (session_id, author, message_id, client_id, body)) probe
+-- values: ["{\"session-1\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}"]
+
+-- src/sessions/log/sql/archive.ts: findSeqs
+select message.session_id, message.seq from (select session_id collate "C" as session_id, seq from unnest($1::text[], $2::bigint[]) as each_row (session_id, seq)) wanted join flotilla.message message
+  on message.session_id = wanted.session_id and message.seq = wanted.seq
+-- values: ["{\"session-1\"}","{2}"]
+
+-- src/sessions/log/sql/archive.ts: readLastIds
+select seq, client_id from flotilla.message
+where session_id = $1
+order by seq desc limit cast($2 as integer)
+-- values: ["session-1",4096]
+
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log order by log_id
 
@@ -439,7 +668,22 @@ select log_id, incarnation, '',
   (select coalesce(max(last_offset), 0) from flotilla.session)
 from (select log_id, incarnation collate "C" as incarnation from unnest($1::bigint[], $2::text[]) as each_row (log_id, incarnation)) fresh
 where not exists (select 1 from flotilla.session_log)
+  and exists (select 1 from flotilla.log_place where place = 'sql')
 -- values: ["{0}","{\"first\"}"]
+
+-- src/sessions/log/sql/heads.ts: readPlace
+select place, cluster_id from flotilla.log_place limit cast($1 as integer)
+-- values: [1]
+
+-- src/sessions/log/sql/heads.ts: leaveForStreams
+select pg_advisory_xact_lock(hashtext('flotilla migrations'))
+
+update flotilla.log_place set place = 'nats'
+where place = 'sql' and not exists (select 1 from flotilla.session_log)
+
+update flotilla.migration set needs = $1
+where id = $2 and exists (select 1 from flotilla.log_place where place = 'nats')
+-- values: [7,7]
 
 -- src/sessions/log/sql/heads.ts: moveHeads
 update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves

@@ -10,6 +10,18 @@ where session.session_id in (select asked.session_id from (select value ->> 0 as
 where member.session_id = session.session_id and member.user_id = ?)
 -- values: ["[[\"session-1\"]]","default","helper","active","idle","ada"]
 
+-- src/sessions/sql.ts: readOwner
+select log.log_id, log.term, log.owner from flotilla_session session
+join flotilla_session_log log on log.log_id = session.log_id
+where session.session_id = ? and session.tenant = ?
+  and session.status <> 'deleted'
+-- values: ["session-1","default"]
+
+-- src/sessions/sql.ts: readLogOf
+select log_id from flotilla_session
+where session_id = ? and tenant = ? and status <> 'deleted'
+-- values: ["session-1","default"]
+
 -- src/sessions/sql.ts: countSessions
 select (
 select count(*) from (select status from flotilla_session limit cast(? as integer)) looked where status <> 'deleted') as total,
@@ -47,6 +59,13 @@ where member.tenant = ? and member.user_id = ?)
 order by active_at desc, session_id desc limit cast(? as integer)
 -- values: ["default","ada",9,"session-9",10]
 
+select session_id, active_at, case when status <> 'deleted' and case when json_valid(metadata) then json_type(metadata, ?) in ('integer', 'real') and json_extract(metadata, ?) is json_extract(?, '$') else false end  then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes
+from flotilla_session session
+where tenant = ?
+  and (active_at, session_id) < (?, ?)
+order by active_at desc, session_id desc limit cast(? as integer)
+-- values: ["$.\"ticket\".\"id\"","$.\"ticket\".\"id\"","7","default",9,"session-9",10]
+
 select session_id, active_at, case when status <> 'deleted' then 200 + coalesce(octet_length(header), 0) + coalesce(octet_length(metadata), 0) end as bytes from flotilla_session session
 where session.session_id in (select asked.session_id from (select value ->> 0 as session_id from jsonb_each(?)) asked)
   and tenant = ?
@@ -65,16 +84,14 @@ order by active_at + 0 desc, (session_id || '') desc limit cast(? as integer)
 -- values: ["default",9,"session-9","ada",10]
 
 -- src/sessions/sql.ts: sessionsAwaiting
-select session_id, tenant, agent, header, approval_since from flotilla_session
-where approval_since is not null
-  and (approval_since, session_id) > (?, ?)
+select session_id, tenant, agent, header, approval_since, approval_until from flotilla_session
+where approval_until is not null  and (approval_until, session_id) > (?, ?)
   and status = 'active' and approval_seq = last_seq
-order by approval_since, session_id limit cast(? as integer)
+order by approval_until, session_id limit cast(? as integer)
 -- values: [5,"session-1",51]
 
-select session_id, tenant, agent, header, approval_since from flotilla_session
-where approval_since is not null and tenant = ?
-  and (approval_since, session_id) > (?, ?)
+select session_id, tenant, agent, header, approval_since, approval_until from flotilla_session
+where approval_since is not null and approval_until is null and tenant = ? and (approval_since, session_id) > (?, ?)
   and status = 'active' and approval_seq = last_seq
 order by approval_since, session_id limit cast(? as integer)
 -- values: ["acme",5,"session-1",51]
@@ -428,6 +445,218 @@ set status = excluded.status, state = excluded.state, agent = excluded.agent,
 where flotilla_session.last_offset < excluded.last_offset
 -- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\",1,2,8,null,null,null,null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
+-- src/sessions/log/sql/records.ts: storeChanges
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as log_id from jsonb_each(?)) fresh
+where true
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,1]]"]
+
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where true
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla_session.last_offset < excluded.last_offset
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]"]
+
+-- src/sessions/log/sql/archive.ts: readAllWatermarks
+select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark order by log_id
+
+-- src/sessions/log/sql/archive.ts: readWatermark
+select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ?
+-- values: [1]
+
+-- src/sessions/log/sql/archive.ts: readFirstWatermark
+select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark order by log_id limit cast(? as integer)
+-- values: [1]
+
+-- src/sessions/log/sql/archive.ts: insertWatermark
+insert into flotilla_log_watermark (log_id, incarnation, log_offset, record_id, chain, flush_id)
+select cast(? as integer), ?, cast(? as bigint), ?,
+  ?, ''
+where not exists (select 1 from flotilla_session where log_id = ? and last_offset > ?)
+on conflict (log_id) do nothing
+-- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
+
+-- src/sessions/log/sql/archive.ts: storeFlush
+update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
+  flush_id = ?, moved_at = now_ms()
+where log_id = ? and incarnation = ? and log_offset = ?
+returning log_id, incarnation, log_offset, record_id, chain
+-- instead of returning:
+select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ? and flush_id = ?
+-- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
+
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as log_id from jsonb_each(?)) fresh
+where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,1]]",1,"flush-1"]
+
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset
+where flotilla_session.last_offset < excluded.last_offset
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]",1,"flush-1"]
+
+update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
+  flush_id = ?, moved_at = now_ms()
+where log_id = ? and incarnation = ? and log_offset = ?
+returning log_id, incarnation, log_offset, record_id, chain
+-- instead of returning:
+select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ? and flush_id = ?
+-- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
+
+delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+    exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["[[\"session-3\",1]]",1,"flush-1"]
+
+delete from flotilla_turn where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+    exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["[[\"session-3\",1]]",1,"flush-1"]
+
+delete from flotilla_link where from_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+    exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)) and what = 'session'
+-- values: ["[[\"session-3\",1]]",1,"flush-1"]
+
+insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces, value ->> 10 as log_id from jsonb_each(?)) fresh
+where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+-- values: ["[[\"session-1\",2,\"user\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\",2,\"summary\",1,1]]",1,"flush-1"]
+
+delete from flotilla_session_user
+where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+  and not exists (select 1 from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant, value ->> 3 as log_id from jsonb_each(?)) member
+    where member.session_id = flotilla_session_user.session_id and member.user_id = flotilla_session_user.user_id)
+-- values: ["[[\"session-1\",1]]",1,"flush-1","[[\"session-1\",\"ada\",\"default\",1]]"]
+
+insert into flotilla_session_user (session_id, user_id, tenant)
+select session_id, user_id, tenant from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as tenant, value ->> 3 as log_id from jsonb_each(?)) member
+where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (session_id, user_id) do nothing
+-- values: ["[[\"session-1\",\"ada\",\"default\",1]]",1,"flush-1"]
+
+update flotilla_session_user set read_seq = fresh.seq from (select value ->> 0 as session_id, value ->> 1 as user_id, value ->> 2 as seq, value ->> 3 as log_id from jsonb_each(?)) fresh
+where flotilla_session_user.session_id = fresh.session_id and flotilla_session_user.user_id = fresh.user_id
+  and flotilla_session_user.read_seq < fresh.seq and
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+-- values: ["[[\"session-1\",\"ada\",2,1]]",1,"flush-1"]
+
+delete from flotilla_turn_checkpoint
+where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+  and epoch <= (select gone.epoch from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as log_id from jsonb_each(?)) gone
+    where gone.session_id = flotilla_turn_checkpoint.session_id)
+-- values: ["[[\"session-2\",1],[\"session-3\",1]]",1,"flush-1","[[\"session-2\",1,1],[\"session-3\",9007199254740991,1]]"]
+
+insert into flotilla_turn_checkpoint (session_id, epoch, attempt, body)
+select session_id, epoch, attempt, body from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as body, value ->> 4 as log_id from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (session_id) do update
+set epoch = excluded.epoch, attempt = excluded.attempt, body = excluded.body
+where flotilla_turn_checkpoint.epoch < excluded.epoch
+  or (flotilla_turn_checkpoint.epoch = excluded.epoch and flotilla_turn_checkpoint.attempt <= excluded.attempt)
+-- values: ["[[\"session-1\",1,1,\"{}\",1]]",1,"flush-1"]
+
+delete from flotilla_step_journal where rowid in (
+  select stored.rowid from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as log_id from jsonb_each(?)) gone
+  join flotilla_step_journal stored on stored.owner_id = gone.owner_id and stored.part = gone.part
+  where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["[[\"session-2\",\"1\",1]]",1,"flush-1"]
+
+insert into flotilla_step_journal as stored
+  (owner_id, part, key, seq, token, kind, input_hash, value, started_at, at)
+select owner_id, part, key, seq, token, kind, input_hash, value, now_ms() - took_ms, now_ms()
+from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as key, value ->> 3 as seq, value ->> 4 as token, value ->> 5 as kind, value ->> 6 as input_hash, value ->> 7 as value, value ->> 8 as took_ms, value ->> 9 as log_id from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (owner_id, part, key) do update set seq = excluded.seq, token = excluded.token,
+  kind = excluded.kind, input_hash = excluded.input_hash, value = excluded.value,
+  started_at = excluded.started_at, at = excluded.at
+where stored.seq < excluded.seq
+-- values: ["[[\"session-1\",\"1\",\"search\",3,2,\"done\",null,\"1\",5,1]]",1,"flush-1"]
+
+delete from flotilla_step_journal where rowid in (
+  select inner_step.rowid from (select value ->> 0 as owner_id, value ->> 1 as part, value ->> 2 as before_seq, value ->> 3 as low, value ->> 4 as high, value ->> 5 as log_id from jsonb_each(?)) given
+  join flotilla_step_journal inner_step on inner_step.owner_id = given.owner_id
+    and inner_step.part = given.part
+    and inner_step.key >= given.low and inner_step.key < given.high
+  where inner_step.seq < given.before_seq and
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["[[\"session-1\",\"1\",3,\"search/\",\"search0\",1],[\"session-1\",\"1\",3,\"search@\",\"searchA\",1]]",1,"flush-1"]
+
+insert into flotilla_turn (session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths) select session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
+outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths from (select value ->> 0 as session_id, value ->> 1 as epoch, value ->> 2 as attempt, value ->> 3 as agent, value ->> 4 as pod_id, value ->> 5 as began_at, value ->> 6 as first_chunk_at, value ->> 7 as ended_at, value ->> 8 as outcome, value ->> 9 as input_tokens, value ->> 10 as output_tokens, value ->> 11 as cached_tokens, value ->> 12 as model, value ->> 13 as cost_millionths, value ->> 14 as log_id from jsonb_each(?)) fresh
+where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict do nothing
+-- values: ["[[\"session-2\",1,1,\"helper\",\"pod-1\",1,2,3,\"completed\",10,2,4,\"small\",500000,1]]",1,"flush-1"]
+
+insert into flotilla_audit (id, at, actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, count, before, after, outcome, reason)
+select id, now_ms(), actor, tenant, user_id, key_name, role, address, action, subject,
+  filter, 1, before, after, 'done', reason
+from (select value ->> 0 as id, value ->> 1 as actor, value ->> 2 as tenant, value ->> 3 as user_id, value ->> 4 as key_name, value ->> 5 as role, value ->> 6 as address, value ->> 7 as action, value ->> 8 as subject, value ->> 9 as filter, value ->> 10 as before, value ->> 11 as after, value ->> 12 as reason, value ->> 13 as log_id from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (id) do nothing
+-- values: ["[[\"act-1\",\"key/web\",\"default\",\"zoe\",\"web\",\"operator\",\"10.0.0.1\",\"tasks.cancel\",\"task-1\",null,\"{}\",\"{}\",null,1]]",1,"flush-1"]
+
+insert into flotilla_session (
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata)
+select
+session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
+last_offset, log_id, metadata
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as metadata, value ->> 11 as log_id from jsonb_each(?)) fresh where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict (session_id) do update
+set status = excluded.status, state = excluded.state, agent = excluded.agent,
+  last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
+  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+else coalesce(excluded.metadata, flotilla_session.metadata) end
+where flotilla_session.last_offset < excluded.last_offset
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,\"{}\",1]]",1,"flush-1"]
+
+insert into flotilla_archive_aside
+  (log_id, incarnation, log_offset, place, session_id, seq, body, reason)
+select cast(? as integer), ?, cast(? as bigint),
+  cast(? as integer), ?, cast(? as bigint), ?, ?
+where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
+on conflict do nothing
+-- values: [1,"first",8,0,"session-1",2,"{}","the value is too long",1,"flush-1"]
+
+-- src/sessions/log/sql/archive.ts: probeEntry
+select session_id, author, message_id, client_id, length(body) as chars from (select value ->> 0 as session_id, value ->> 1 as author, value ->> 2 as message_id, value ->> 3 as client_id, value ->> 4 as body from jsonb_each(?)) probe
+-- values: ["[[\"session-1\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"]]"]
+
+-- src/sessions/log/sql/archive.ts: findSeqs
+select message.session_id, message.seq from (select value ->> 0 as session_id, value ->> 1 as seq from jsonb_each(?)) wanted join flotilla_message message
+  on message.session_id = wanted.session_id and message.seq = wanted.seq
+-- values: ["[[\"session-1\",2]]"]
+
+-- src/sessions/log/sql/archive.ts: readLastIds
+select seq, client_id from flotilla_message
+where session_id = ?
+order by seq desc limit cast(? as integer)
+-- values: ["session-1",4096]
+
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log order by log_id
 
@@ -439,7 +668,22 @@ select log_id, incarnation, '',
   (select coalesce(max(last_offset), 0) from flotilla_session)
 from (select value ->> 0 as log_id, value ->> 1 as incarnation from jsonb_each(?)) fresh
 where not exists (select 1 from flotilla_session_log)
+  and exists (select 1 from flotilla_log_place where place = 'sql')
 -- values: ["[[0,\"first\"]]"]
+
+-- src/sessions/log/sql/heads.ts: readPlace
+select place, cluster_id from flotilla_log_place limit cast(? as integer)
+-- values: [1]
+
+-- src/sessions/log/sql/heads.ts: leaveForStreams
+select 1
+
+update flotilla_log_place set place = 'nats'
+where place = 'sql' and not exists (select 1 from flotilla_session_log)
+
+update flotilla_migration set needs = ?
+where id = ? and exists (select 1 from flotilla_log_place where place = 'nats')
+-- values: [7,7]
 
 -- src/sessions/log/sql/heads.ts: moveHeads
 update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves

@@ -1,10 +1,12 @@
 import * as agents from "../../src/sessions/agents/sql.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
 import type { Changes } from "../../src/sessions/log/changes.ts";
+import * as archive from "../../src/sessions/log/sql/archive.ts";
 import * as heads from "../../src/sessions/log/sql/heads.ts";
 import * as reading from "../../src/sessions/log/sql/reading.ts";
 import * as records from "../../src/sessions/log/sql/records.ts";
 import * as sessions from "../../src/sessions/sql.ts";
+import { sql } from "../../src/store/sql.ts";
 import { entry as actEntry, newEntry } from "./audit.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
 
@@ -75,6 +77,7 @@ const plain: Changes = {
   turns: [],
   acts: [],
   deleted: [],
+  tenants: undefined,
 };
 const full: Changes = {
   entries: [{ ...entry, kind: "summary", replaces: 1 }],
@@ -102,12 +105,29 @@ const full: Changes = {
   ],
   acts: [{ ...newEntry, before: "{}", after: "{}" }],
   deleted: ["session-3"],
+  tenants: undefined,
 };
 const counted: Changes = {
   ...plain,
   tenants: [{ tenant: "default", sessions: 0, turns: 1, bytes: 200 }],
 };
 const waiting: Changes = { ...plain, headers: [{ ...header, approvals: { seq: 2, calls: [] } }] };
+const watermark = {
+  logId: 1,
+  incarnation: "first",
+  offset: 8,
+  recordId: "record-8",
+  chain: "0123456789abcdef",
+};
+const flush = { from: 7, to: watermark, flushId: "flush-1" };
+const asideItem = {
+  offset: 8,
+  place: 0,
+  sessionId: "session-1",
+  seq: 2,
+  body: "{}",
+  reason: "the value is too long",
+};
 const before = { activeAtMs: 9, sessionId: "session-9" };
 const filter = { agent: "helper", status: "active", state: "idle" } as const;
 const inbox = { tenant: "default", user: "ada", limit: 10, maxConsidered: 100, maxCounted: 50 };
@@ -118,6 +138,8 @@ export const sessionStatements: RoomStatements = {
       sessions.readSessions("default", ["session-1"]),
       sessions.readSessions("default", ["session-1"], { ...filter, user: "ada" }),
     ],
+    readOwner: () => sessions.readOwner("default", "session-1"),
+    readLogOf: () => sessions.readLogOf("default", "session-1"),
     countSessions: () => sessions.countSessions(),
     countSessionsOf: () => sessions.countSessionsOf("default", "ada", 2_001),
     walkSessionsBelow: () =>
@@ -125,13 +147,20 @@ export const sessionStatements: RoomStatements = {
     sessionsBelow: () => [
       sessions.sessionsBelow("default", filter, { before, count: 10 }),
       sessions.sessionsBelow("default", { user: "ada" }, { before, count: 10 }),
+      sessions.sessionsBelow("default", { metadata: { "ticket.id": 7 } }, { before, count: 10 }),
       sessions.sessionsBelow("default", { only: ["session-1"] }, { before, count: 10 }),
     ],
     busySessionsBelow: () =>
       sessions.busySessionsBelow("default", { user: "ada" }, { before, count: 10 }),
     sessionsAwaiting: () => [
-      sessions.sessionsAwaiting({ sinceMs: 5, id: "session-1" }, { tenant: undefined, count: 51 }),
-      sessions.sessionsAwaiting({ sinceMs: 5, id: "session-1" }, { tenant: "acme", count: 51 }),
+      sessions.sessionsAwaiting(
+        { by: "until", atMs: 5, id: "session-1" },
+        { tenant: undefined, count: 51 },
+      ),
+      sessions.sessionsAwaiting(
+        { by: "since", atMs: 5, id: "session-1" },
+        { tenant: "acme", count: 51 },
+      ),
     ],
     readInboxRows: () => [
       sessions.readInboxRows(inbox),
@@ -145,15 +174,33 @@ export const sessionStatements: RoomStatements = {
       records.storeRecords([{ at: head, recordId: "record-8", changes: counted }]),
       records.storeRecords([{ at: head, recordId: "record-8", changes: waiting }]),
     ],
+    storeChanges: () => records.storeChanges([{ at: head, changes: plain }], () => sql`true`),
+  }),
+  "src/sessions/log/sql/archive.ts": sqlFile(archive, {
+    readAllWatermarks: () => archive.readAllWatermarks(),
+    readWatermark: () => archive.readWatermark(1),
+    readFirstWatermark: () => archive.readFirstWatermark(),
+    insertWatermark: () => archive.insertWatermark(watermark),
+    storeFlush: () => [
+      archive.storeFlush({ ...flush, changes: plain, aside: [] }),
+      archive.storeFlush({ ...flush, changes: full, aside: [asideItem] }),
+    ],
+    probeEntry: () => archive.probeEntry(entry),
+    findSeqs: () => archive.findSeqs([{ sessionId: "session-1", seq: 2 }]),
+    readLastIds: () => archive.readLastIds("session-1", 4_096),
+    toWatermark: noStatement,
   }),
   "src/sessions/log/sql/heads.ts": sqlFile(heads, {
     readHeads: () => heads.readHeads(),
     insertHeads: () => heads.insertHeads(["first"]),
+    readPlace: () => heads.readPlace(),
+    leaveForStreams: () => heads.leaveForStreams(),
     moveHeads: () => heads.moveHeads([{ at: head, recordId: "record-8" }]),
     takeHead: () => heads.takeHead(head, { podId: "pod-2", host: null, recordId: "record-8" }),
     beatHeads: () => heads.beatHeads("pod-1", [{ logId: 1, term: 2 }]),
     releaseHeads: () => heads.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
     toHead: noStatement,
+    toLiveHead: noStatement,
   }),
   "src/sessions/log/sql/reading.ts": sqlFile(reading, {
     findIds: () => reading.findIds([{ sessionId: "session-1", clientId: "client-2" }]),

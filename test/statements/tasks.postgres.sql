@@ -1,3 +1,8 @@
+-- src/tasks/sql/task-state.ts: awaitsSignal
+status = 'pending' and parked = 1 and awaits is not null
+
+status = 'pending' and parked = 5 and awaits is not null
+
 -- src/tasks/sql/task-state.ts: dependsAs
 0
 
@@ -2256,36 +2261,32 @@ select status, flow_version, case when exists (select 1 from flotilla.task_signa
 
 -- src/tasks/sql/signals.ts: listAwaiting
 select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla.task
-    where status = 'pending' and parked = 5 order by name limit cast($1 as integer)) without_limit
-  union all
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla.task
-    where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) with_limit) waiting
-where awaits is not null and awaits not like '%/'
-  and (since_at, task_id) > ($3, $4)
-order by since_at, task_id limit cast($5 as integer)
--- values: [20000,20000,5,"run-1",51]
+  select task_id, tenant, name, flow_version, awaits, coalesce(advanced_at, last_update) as since_at,
+    case when status = 'pending' and parked = 1 then run_at end as until_at
+  from flotilla.task where status = 'pending' and parked = 1 and awaits is not null
+and run_at >= $1 and (run_at > $2 or task_id > $3)
+order by run_at, task_id limit cast($4 as integer)) waiting
+where awaits not like '%/'
+order by until_at, task_id limit cast($5 as integer)
+-- values: [5,5,"run-1",20000,51]
 
 select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla.task
-    where status = 'pending' and parked = 5 order by name limit cast($1 as integer)) without_limit
-  union all
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla.task
-    where status = 'pending' and parked = 1 order by run_at limit cast($2 as integer)) with_limit) waiting
-where awaits is not null and awaits not like '%/' and tenant = $3
-  and (since_at, task_id) > ($4, $5)
+  select task_id, tenant, name, flow_version, awaits, coalesce(advanced_at, last_update) as since_at,
+    case when status = 'pending' and parked = 1 then run_at end as until_at
+  from flotilla.task where status = 'pending' and parked = 5 and awaits is not null
+and coalesce(advanced_at, last_update) >= $1 and (coalesce(advanced_at, last_update) > $2 or task_id > $3)
+order by coalesce(advanced_at, last_update), task_id limit cast($4 as integer)) waiting
+where awaits not like '%/' and tenant = $5
 order by since_at, task_id limit cast($6 as integer)
--- values: [20000,20000,"acme",5,"run-1",51]
+-- values: [5,5,"run-1",20000,"acme",51]
 
 -- src/tasks/sql/signals.ts: hasMoreAwaiting
 select case when exists (
-select 1 from flotilla.task where status = 'pending' and parked = 5 order by name limit 1 offset 20000) or exists (
-select 1 from flotilla.task where status = 'pending' and parked = 1 order by run_at limit 1 offset 20000)
+  select 1 from flotilla.task where status = 'pending' and parked = 5 and awaits is not null
+and coalesce(advanced_at, last_update) >= $1 and (coalesce(advanced_at, last_update) > $2 or task_id > $3)
+order by coalesce(advanced_at, last_update), task_id limit 1 offset 20000)
   then 1 else 0 end as more
+-- values: [5,5,"run-1"]
 
 -- src/tasks/sql/signals.ts: firstSignal
 select signal_id, payload from flotilla.task_signal
@@ -2840,6 +2841,8 @@ concurrency_key = $1
 claimed_by = $1 and status = 'claimed'
 -- values: ["pod-1"]
 
+(status = 'pending' and parked = 0 and deaths < 2 or status = 'pending' and parked = 4 and deaths < 2)
+
 flotilla.json_of(payload) #> $1::text[] = $2::jsonb
 -- values: ["{\"order\",\"id\"}","7"]
 
@@ -2970,6 +2973,18 @@ select task_id from (select task_id from (
       order by blocked_by, priority desc, created_at, task_id limit cast($15 as integer)) blocked) pending limit cast($16 as integer)
 -- values: ["mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10]
 
+select task_id from (select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 1
+      order by run_at limit cast($1 as integer)) delayed) pending limit cast($2 as integer)
+-- values: [10,10]
+
+select task_id from (select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 0 and deaths < 2
+      order by name, priority desc, created_at, task_id limit cast($1 as integer)) ready union all select task_id from (
+      select task_id from flotilla.task where  status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id limit cast($2 as integer)) limited) pending limit cast($3 as integer)
+-- values: [10,10,10]
+
 -- src/tasks/sql/list.ts: openTasks
 select task_id from (
   select task_id from (
@@ -2996,6 +3011,10 @@ select task_id from (
   select task_id from flotilla.task where  status = 'pending' and parked = 3
   order by blocked_by, priority desc, created_at, task_id limit cast($16 as integer)) blocked) pending limit cast($17 as integer)) pending) open limit cast($18 as integer)
 -- values: [10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: tasksOfIds
+select task_id from flotilla.task where task_id = any(array(select given.task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) given))
+-- values: ["{\"task-1\",\"task-2\"}"]
 
 -- src/tasks/sql/list.ts: tasksOfKey
 with recursive step (tenant) as (

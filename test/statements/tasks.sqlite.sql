@@ -1,3 +1,8 @@
+-- src/tasks/sql/task-state.ts: awaitsSignal
+status = 'pending' and parked = 1 and awaits is not null
+
+status = 'pending' and parked = 5 and awaits is not null
+
 -- src/tasks/sql/task-state.ts: dependsAs
 0
 
@@ -2244,36 +2249,32 @@ select status, flow_version, case when exists (select 1 from flotilla_task_signa
 
 -- src/tasks/sql/signals.ts: listAwaiting
 select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla_task
-    where status = 'pending' and parked = 5 order by name limit cast(? as integer)) without_limit
-  union all
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla_task
-    where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) with_limit) waiting
-where awaits is not null and awaits not like '%/'
-  and (since_at, task_id) > (?, ?)
-order by since_at, task_id limit cast(? as integer)
--- values: [20000,20000,5,"run-1",51]
+  select task_id, tenant, name, flow_version, awaits, coalesce(advanced_at, last_update) as since_at,
+    case when status = 'pending' and parked = 1 then run_at end as until_at
+  from flotilla_task where status = 'pending' and parked = 1 and awaits is not null
+and run_at >= ? and (run_at > ? or task_id > ?)
+order by run_at, task_id limit cast(? as integer)) waiting
+where awaits not like '%/'
+order by until_at, task_id limit cast(? as integer)
+-- values: [5,5,"run-1",20000,51]
 
 select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, cast(null as bigint) as until_at from flotilla_task
-    where status = 'pending' and parked = 5 order by name limit cast(? as integer)) without_limit
-  union all
-  select * from (select task_id, tenant, name, flow_version, awaits,
-coalesce(advanced_at, last_update) as since_at, run_at as until_at from flotilla_task
-    where status = 'pending' and parked = 1 order by run_at limit cast(? as integer)) with_limit) waiting
-where awaits is not null and awaits not like '%/' and tenant = ?
-  and (since_at, task_id) > (?, ?)
+  select task_id, tenant, name, flow_version, awaits, coalesce(advanced_at, last_update) as since_at,
+    case when status = 'pending' and parked = 1 then run_at end as until_at
+  from flotilla_task where status = 'pending' and parked = 5 and awaits is not null
+and coalesce(advanced_at, last_update) >= ? and (coalesce(advanced_at, last_update) > ? or task_id > ?)
+order by coalesce(advanced_at, last_update), task_id limit cast(? as integer)) waiting
+where awaits not like '%/' and tenant = ?
 order by since_at, task_id limit cast(? as integer)
--- values: [20000,20000,"acme",5,"run-1",51]
+-- values: [5,5,"run-1",20000,"acme",51]
 
 -- src/tasks/sql/signals.ts: hasMoreAwaiting
 select case when exists (
-select 1 from flotilla_task where status = 'pending' and parked = 5 order by name limit 1 offset 20000) or exists (
-select 1 from flotilla_task where status = 'pending' and parked = 1 order by run_at limit 1 offset 20000)
+  select 1 from flotilla_task where status = 'pending' and parked = 5 and awaits is not null
+and coalesce(advanced_at, last_update) >= ? and (coalesce(advanced_at, last_update) > ? or task_id > ?)
+order by coalesce(advanced_at, last_update), task_id limit 1 offset 20000)
   then 1 else 0 end as more
+-- values: [5,5,"run-1"]
 
 -- src/tasks/sql/signals.ts: firstSignal
 select signal_id, payload from flotilla_task_signal
@@ -2828,6 +2829,8 @@ concurrency_key = ?
 claimed_by = ? and status = 'claimed'
 -- values: ["pod-1"]
 
+(status = 'pending' and parked = 0 and deaths < 2 or status = 'pending' and parked = 4 and deaths < 2)
+
 case when json_valid(payload) then json_type(payload, ?) in ('integer', 'real') and json_extract(payload, ?) is json_extract(?, '$') else false end
 -- values: ["$.\"order\".\"id\"","$.\"order\".\"id\"","7"]
 
@@ -2958,6 +2961,18 @@ select task_id from (select task_id from (
       order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked) pending limit cast(? as integer)
 -- values: ["mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10]
 
+select task_id from (select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 1
+      order by run_at limit cast(? as integer)) delayed) pending limit cast(? as integer)
+-- values: [10,10]
+
+select task_id from (select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 0 and deaths < 2
+      order by name, priority desc, created_at, task_id limit cast(? as integer)) ready union all select task_id from (
+      select task_id from flotilla_task where  status = 'pending' and parked = 4 and deaths < 2
+      order by name, tenant, priority desc, created_at, task_id limit cast(? as integer)) limited) pending limit cast(? as integer)
+-- values: [10,10,10]
+
 -- src/tasks/sql/list.ts: openTasks
 select task_id from (
   select task_id from (
@@ -2984,6 +2999,10 @@ select task_id from (
   select task_id from flotilla_task where  status = 'pending' and parked = 3
   order by blocked_by, priority desc, created_at, task_id limit cast(? as integer)) blocked) pending limit cast(? as integer)) pending) open limit cast(? as integer)
 -- values: [10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,"mail",10,10,10,10,10,10]
+
+-- src/tasks/sql/list.ts: tasksOfIds
+select task_id from flotilla_task where task_id in (select given.task_id from (select value ->> 0 as task_id from jsonb_each(?)) given)
+-- values: ["[[\"task-1\"],[\"task-2\"]]"]
 
 -- src/tasks/sql/list.ts: tasksOfKey
 with recursive step (tenant) as (

@@ -336,10 +336,16 @@ export const taskStatements: RoomStatements = {
       ...signals.sendSignal({ ...paid, taskId: "task-1", to: "task" }, entry),
     ],
     listAwaiting: () => [
-      signals.listAwaiting({ sinceMs: 5, taskId: "run-1" }, { tenant: undefined, count: 51 }),
-      signals.listAwaiting({ sinceMs: 5, taskId: "run-1" }, { tenant: "acme", count: 51 }),
+      signals.listAwaiting(
+        { by: "until", atMs: 5, taskId: "run-1" },
+        { tenant: undefined, count: 51 },
+      ),
+      signals.listAwaiting(
+        { by: "since", atMs: 5, taskId: "run-1" },
+        { tenant: "acme", count: 51 },
+      ),
     ],
-    hasMoreAwaiting: () => signals.hasMoreAwaiting(),
+    hasMoreAwaiting: () => signals.hasMoreAwaiting({ by: "since", atMs: 5, taskId: "run-1" }),
     firstSignal: () => signals.firstSignal("run-1", ["paid", "refused"]),
     addSignals: () => signals.addSignals(sql`${table("task")} task where true`, paid),
     wakeSignalled: () => signals.wakeSignalled(sql`task_id = 'run-1'`),
@@ -413,6 +419,7 @@ export const taskStatements: RoomStatements = {
     taskConditions: () => [
       ...list.taskConditions({ name: "mail", status: "failed", tenant: "acme", key: "k" }),
       ...list.taskConditions({ scope: "key/mail/k", pod: "pod-1" }),
+      ...list.taskConditions({ state: "ready" }),
       ...list.taskConditions({
         payload: [
           { path: ["order", "id"], value: 7 },
@@ -439,8 +446,14 @@ export const taskStatements: RoomStatements = {
       list.runningTasks({ pod: "pod-1" }, 10),
       list.runningTasks({ scope: "key/mail/k" }, 10),
     ],
-    pendingTasks: () => [list.pendingTasks({}, 10), list.pendingTasks({ name: "mail" }, 10)],
+    pendingTasks: () => [
+      list.pendingTasks({}, 10),
+      list.pendingTasks({ name: "mail" }, 10),
+      list.pendingTasks({ name: "mail", state: "delayed" }, 10),
+      list.pendingTasks({ state: "ready" }, 10),
+    ],
     openTasks: () => list.openTasks({ name: "mail" }, 10),
+    tasksOfIds: () => list.tasksOfIds(["task-1", "task-2"]),
     tasksOfKey: () => [
       list.tasksOfKey({ name: "mail", key: "k" }),
       list.tasksOfKey({ name: "mail", key: "k", tenant: "acme" }),

@@ -108,6 +108,18 @@ where (name, key) > ($1, $2) and name = $3
 order by name, key limit cast($4 as integer)
 -- values: ["openai","acme","openai",10]
 
+-- src/throttles/shares/sql.ts: summarizeThrottles
+select name, key, bound, epoch, pinned, gate, stats, last_update,
+  (select coalesce(sum(report.in_flight), 0) from flotilla.throttle_report report
+    where report.name = throttle.name and report.key = throttle.key
+      and report.at > now_ms() - $1) as in_flight,
+  (select coalesce(sum(report.waiting), 0) from flotilla.throttle_report report
+    where report.name = throttle.name and report.key = throttle.key
+      and report.at > now_ms() - $2) as waiting
+from flotilla.throttle throttle
+order by name, key limit cast($3 as integer)
+-- values: [10000,10000,1000]
+
 -- src/throttles/shares/sql.ts: getReports
 select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,
   report.calls_waiting, report.totals, report.at, now_ms() as now_at

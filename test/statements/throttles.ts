@@ -33,6 +33,7 @@ export const throttleStatements: RoomStatements = {
       shares.listThrottles({ name: "", key: "" }, 10),
       shares.listThrottles(id, 10, "openai"),
     ],
+    summarizeThrottles: () => shares.summarizeThrottles(1_000, 10_000),
     getReports: () => shares.getReports([id]),
     pruneReports: () => shares.pruneReports(60_000),
     unusedThrottles: () => shares.unusedThrottles(60_000, 100),

@@ -5,7 +5,7 @@ import { now, rows, sql, table } from "../../store/sql.ts";
 import { rowsOf } from "../../tasks/contract/harness.ts";
 import type { TaskFilter } from "../../tasks/inspect/filter.ts";
 import { parked } from "../../tasks/sql/task-state.ts";
-import type { BulkAction } from "../bulk.ts";
+import type { BulkAction, BulkRequest } from "../bulk.ts";
 import { type BulkHarness, openBulks } from "./harness.ts";
 
 /** What a bulk promises of its filter on every store: it is the filter of a list. */
@@ -28,7 +28,7 @@ export function bulkFilterContract(kind: StoreKind): void {
           )} fresh where true`,
       );
     /** Lets leaders pass until the bulk has ended. */
-    const ended = async (bulkId: string, lead = scene.lead()) => {
+    const endedOf = async (bulkId: string, lead = scene.lead()) => {
       for (let pass = 0; pass < 20; pass++) {
         await lead.pass();
         const bulk = (await scene.bulk.get(bulkId))!;
@@ -37,7 +37,7 @@ export function bulkFilterContract(kind: StoreKind): void {
       throw new Error(`bulk ${bulkId} hasn't ended`);
     };
     const perform = async (filter: TaskFilter, action: BulkAction = "cancel") =>
-      ended((await scene.bulk.start({ action, filter })).bulkId);
+      endedOf((await scene.bulk.start({ action, filter })).bulkId);
 
     /** Tasks of which each differs from the others in one thing. */
     const fill = async () => {
@@ -59,6 +59,10 @@ export function bulkFilterContract(kind: StoreKind): void {
       await write(
         sql`update ${rowsOf} set flow_version = 1, cursor = 'charge', parked = ${parked.setAside},
           set_aside = '{"reason":"code"}' where task_id = ${late[3]!}`,
+      );
+      await write(
+        sql`update ${rowsOf} set parked = ${parked.untilDue}, run_at = run_at + 86400000
+          where task_id = ${early[3]!}`,
       );
       await link("one", "session", [early[1]!, late[4]!]);
       // Ids of sessions and of schedules are their users' own.
@@ -86,8 +90,19 @@ export function bulkFilterContract(kind: StoreKind): void {
         { run: "absent" },
         { at: "charge" },
         { at: "charge", name: "mail" },
+        { state: "ready" },
+        { state: "ready", name: "post" },
+        { state: "delayed", status: "pending" },
+        { state: "waiting" },
         { setAside: true },
         { setAside: true, name: "post" },
+        { version: 1 },
+        { version: 1, name: "mail" },
+        { version: 2, name: "mail" },
+        { ids: [late[0]!, early[0]!, late[0]!, "absent"] },
+        { ids: [late[0]!, early[0]!], tenant: "acme" },
+        { ids: [late[0]!, early[0]!], sinceMs: middleMs },
+        { ids: ["absent"] },
         { untilMs: middleMs },
         { sinceMs: middleMs, name: "mail" },
         { sinceMs: middleMs, untilMs: middleMs },
@@ -148,7 +163,10 @@ export function bulkFilterContract(kind: StoreKind): void {
             return found;
           },
         };
-        expect(await ended(begun.bulkId, scene.lead(slow))).toMatchObject({ done: 2, skipped: 1 });
+        expect(await endedOf(begun.bulkId, scene.lead(slow))).toMatchObject({
+          done: 2,
+          skipped: 1,
+        });
         expect(await statuses(taskIds)).toEqual({ cancelled: 2, pending: 3 });
       },
     );
@@ -171,9 +189,88 @@ export function bulkFilterContract(kind: StoreKind): void {
       let leading = 1;
       await scene.lead(undefined, () => leading-- > 0).pass();
       expect(await bulk.get(bulkId)).toMatchObject({ done: 500, lastTaskId: own[499] });
-      expect(await ended(bulkId)).toMatchObject({ state: "done", done: 1_200, skipped: 0 });
+      expect(await endedOf(bulkId)).toMatchObject({ state: "done", done: 1_200, skipped: 0 });
       expect(await statuses(own)).toEqual({ cancelled: 1_200 });
       expect(await statuses(others)).toEqual({ pending: 1_200 });
+    });
+
+    test("names tasks by their ids, and tells what became of each", async () => {
+      const { bulk, stored, statuses } = scene;
+      const taskIds = await stored("mail", 3);
+      const [ended] = await stored("mail", 1, "completed");
+      const [others] = await stored("mail", 1, "pending", "acme");
+      const ids = [taskIds[2]!, taskIds[0]!, ended!, others!, "absent", taskIds[0]!];
+      const filter = { ids, tenant: "default" };
+      expect(await bulk.preview({ action: "cancel", filter })).toMatchObject({
+        matched: 2,
+        isExact: true,
+      });
+      const { bulkId } = await bulk.start({ action: "cancel", filter });
+      expect(await bulk.outcomes(bulkId)).toEqual([
+        { taskId: taskIds[0], outcome: "waiting", status: "pending" },
+        { taskId: taskIds[2], outcome: "waiting", status: "pending" },
+        { taskId: ended, outcome: "waiting", status: "completed" },
+        { taskId: others, outcome: "gone", status: null },
+        { taskId: "absent", outcome: "gone", status: null },
+      ]);
+      expect(await endedOf(bulkId)).toMatchObject({ done: 2, skipped: 0, refused: 0 });
+      expect(await bulk.outcomes(bulkId)).toEqual([
+        { taskId: taskIds[0], outcome: "done", status: "cancelled" },
+        { taskId: taskIds[2], outcome: "done", status: "cancelled" },
+        { taskId: ended, outcome: "left", status: "completed" },
+        { taskId: others, outcome: "gone", status: null },
+        { taskId: "absent", outcome: "gone", status: null },
+      ]);
+      expect(await statuses([taskIds[1]!, others!])).toEqual({ pending: 2 });
+      // The next one does nothing to what the last one has done.
+      const again = await perform({ ids: [taskIds[0]!] });
+      expect(again).toMatchObject({ matched: 0, done: 0 });
+      expect(await bulk.outcomes(again.bulkId)).toEqual([
+        { taskId: taskIds[0], outcome: "left", status: "cancelled" },
+      ]);
+    });
+
+    test("tells by ids what each act has done", async () => {
+      const { bulk, stored, setAside } = scene;
+      const outcomesOf = async (request: Omit<BulkRequest, "filter">, ids: readonly string[]) => {
+        const { bulkId } = await bulk.start({ ...request, filter: { ids } });
+        await endedOf(bulkId);
+        return (await bulk.outcomes(bulkId)).map(({ outcome }) => outcome);
+      };
+      const open = await stored("mail", 2);
+      const failed = await stored("mail", 2, "failed");
+      const aside = await setAside("order", 2);
+      const signal = { action: "signal", signal: "go" } as const;
+      expect(await outcomesOf(signal, [open[0]!, failed[0]!])).toEqual(["done", "left"]);
+      expect(await outcomesOf({ action: "retry" }, [open[0]!, failed[0]!])).toEqual([
+        "left",
+        "done",
+      ]);
+      expect(await outcomesOf({ action: "delete" }, [open[1]!, failed[1]!])).toEqual([
+        "left",
+        "gone",
+      ]);
+      expect(await outcomesOf({ action: "resume" }, [open[1]!, aside[0]!])).toEqual([
+        "left",
+        "done",
+      ]);
+      const other = await perform({ name: "mail" });
+      expect(await bulk.outcomes(other.bulkId)).toEqual([]);
+      await expect(bulk.outcomes("absent")).rejects.toMatchObject({ code: "not_found" });
+    });
+
+    test("holds a thousand ids, of which lists show the first", async () => {
+      const { bulk, stored, statuses } = scene;
+      const taskIds = await stored("mail", 1_100);
+      const ids = taskIds.slice(100);
+      expect(await perform({ ids })).toMatchObject({
+        matched: 1_000,
+        done: 1_000,
+        filter: { ids },
+      });
+      expect(await statuses(taskIds)).toEqual({ pending: 100, cancelled: 1_000 });
+      const { bulks } = await bulk.list();
+      expect(bulks[0]!.filter.ids).toEqual(ids.slice(0, 20));
     });
 
     const insertBulk = (filter: object) => {
@@ -195,7 +292,7 @@ export function bulkFilterContract(kind: StoreKind): void {
         from: mail[1],
         to: mail[2],
       };
-      expect(await ended(await insertBulk(before))).toMatchObject({ done: 2, filter: before });
+      expect(await endedOf(await insertBulk(before))).toMatchObject({ done: 2, filter: before });
       expect(await statuses(mail)).toEqual({ cancelled: 2, pending: 2 });
       expect(await statuses(post)).toEqual({ pending: 2 });
     });

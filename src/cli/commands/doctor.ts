@@ -12,9 +12,10 @@ export function doctorCommand(program: Command): void {
   withJson(
     withStore(program.command("doctor").description("check the set-up; exit 1 if a check fails")),
   ).action(async (flags: StoreFlags & { json?: true }) => {
-    const { store, durability, codec } = await loadSettings(flags);
+    const { store, durability, codec, nats } = await loadSettings(flags);
     const { runDoctor } = await import("../doctor/doctor.ts");
-    const checks = await runDoctor(store, durability, { hasCodec: codec !== undefined });
+    const hasCodec = codec !== undefined;
+    const checks = await runDoctor(store, durability, { hasCodec, ...(nats && { nats }) });
     const failed = checks.some((check) => check.verdict === "fail");
     if (flags.json) printJson({ ok: !failed, checks });
     else print(columns(checks.map(toRow)));

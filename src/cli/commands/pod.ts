@@ -1,31 +1,66 @@
 import process from "node:process";
 import type { Command } from "commander";
+import { systemClock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import { natsConfigIn } from "../../bus/nats/config.ts";
 import { configFile } from "../config-file.ts";
 import { type PodFlags, type ServerFlags, withPod, withServer } from "../flags.ts";
 import { printNotice } from "../output.ts";
 import type { PodCommandOptions } from "../run-pod.ts";
 import { loadSettings } from "../settings.ts";
 
+/** The config, log and streams of the server of `dev --nats`. */
+const devFolder = ".flotilla/nats";
+
 export function devCommand(program: Command): void {
   withServer(program.command("dev"))
+    .option(
+      "--nats",
+      "keep the logs of sessions on a NATS server that is started here, in one copy, to try it",
+    )
     .description("run everything in one process: claims, HTTP, and live counts")
     .addHelpText(
       "after",
       `
 Examples:
   $ flotilla dev
-  $ flotilla dev --config app/flotilla.config.ts --port 0`,
+  $ flotilla dev --config app/flotilla.config.ts --port 0
+  $ flotilla dev --nats --store sqlite:nats.db`,
     )
-    .action(async (flags: ServerFlags) => {
+    .action(async (flags: ServerFlags & { nats?: true }) => {
       const settings = await loadSettings(flags);
       if (configFile(flags.config) === undefined) {
         printNotice(
           `there is no config (flotilla.config.ts) in ${process.cwd()}, so no tasks are run: write one, or pass --config`,
         );
       }
-      await runUntilSignal({ settings, flags, work: true, serve: true, live: true });
+      const options = { settings, flags, work: true, serve: true, live: true };
+      return flags.nats ? runWithNats(options) : runUntilSignal(options);
     });
+}
+
+/** Runs with a NATS server of its own, which ends with it. */
+async function runWithNats(options: PodCommandOptions): Promise<void> {
+  const { settings } = options;
+  if (settings.nats) {
+    throw new FlotillaError(
+      "invalid_option",
+      "--nats starts a NATS server of its own: take `nats` out of the config and FLOTILLA_NATS out of the environment, or leave out --nats",
+    );
+  }
+  const { startDevServer } = await import("../cluster/dev-server.ts");
+  const server = await startDevServer(devFolder, { clock: systemClock });
+  try {
+    printNotice("a NATS server on this machine keeps the logs of sessions, in one copy: to try it");
+    const nats = natsConfigIn(server.nats);
+    await runUntilSignal({
+      ...options,
+      settings: { ...settings, ...(nats && { nats }) },
+      nats: server.nats,
+    });
+  } finally {
+    await server.stop();
+  }
 }
 
 export function workCommand(program: Command): void {

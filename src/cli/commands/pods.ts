@@ -52,9 +52,9 @@ async function list(flags: Flags): Promise<void> {
     "claims no more because",
   ];
   const rows = pods.map(
-    ({ podId, status, birthMs, lastHeartbeatMs, pulse, metadata, state, drain }) => [
+    ({ podId, status, leads, birthMs, lastHeartbeatMs, pulse, metadata, state, drain }) => [
       oneLine(podId, 100),
-      paint(status === "up" ? "green" : "gray", oneLine(status, 40)),
+      paint(status === "up" ? "green" : "gray", oneLine(leads ? `${status}, leads` : status, 40)),
       `${ago(nowMs, birthMs)} ago`,
       `${ago(nowMs, lastHeartbeatMs)} ago`,
       ...(status === "up" ? load(pulse) : ["", "", ""]),

@@ -10,6 +10,7 @@ import {
   moreText,
   number,
   type TargetFlags,
+  valuesOf,
   withJson,
   withPage,
   withTarget,
@@ -21,7 +22,8 @@ import type { SessionOperations } from "../remote.ts";
 import { parseInput } from "../task-flags.ts";
 
 type Flags = TargetFlags & { tenant?: string; json?: true };
-type ListFlags = Flags & ListSessions & { limit: number };
+type ListFlags = Flags &
+  Omit<ListSessions, "metadata"> & { limit: number; metadata?: readonly string[] };
 
 const pageEntries = 200;
 const maxTurnsShown = 20;
@@ -44,6 +46,7 @@ Examples:
   $ flotilla sessions list --state catching_up        sessions with an answer in progress
   $ flotilla sessions list --state waiting            sessions that wait for a permit of a throttle
   $ flotilla sessions list --user ada --status active
+  $ flotilla sessions list --metadata ticket.id=7     sessions with this value in their metadata
   $ flotilla sessions show 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
   $ flotilla sessions signal 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e approve '{"ok":true}'
   $ flotilla sessions export 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e > session.jsonl
@@ -61,6 +64,10 @@ Examples:
   })
     .option("--user <user>", "only sessions of this user")
     .option("--agent <name>", "only sessions of this agent")
+    .option(
+      "--metadata <path=value...>",
+      "only sessions with this value in their metadata, such as ticket.id=7",
+    )
     .addOption(
       new Option("--status <status>", "only sessions of this status").choices([
         "active",
@@ -104,8 +111,9 @@ Examples:
 }
 
 async function list(flags: ListFlags): Promise<void> {
-  const { json, url, config, store, tenant, ...filter } = flags;
+  const { json, url, config, store, tenant, metadata, ...given } = flags;
   const target = { url, config, store, tenant };
+  const filter = { ...given, ...(metadata && { metadata: valuesOf("--metadata", metadata) }) };
   const page = await onSessions(target, (service, whose) => service.list(whose, filter));
   if (json) return printJson(page);
   if (page.sessions.length === 0 && page.next === null) return print("no sessions");

@@ -26,7 +26,7 @@ import { ago, columns, oneLine, paint, paintStatus, print, printJson } from "../
 import { count, plural, startProgressBar } from "../progress.ts";
 import { stopSignals } from "../signals.ts";
 import { parseInput } from "../task-flags.ts";
-import { printStarted, startedByFacts } from "../links.ts";
+import { printCopies, printStarted, startedByFacts } from "../links.ts";
 import { noWorkerText } from "./runs-show.ts";
 
 type Flags = TargetFlags & { json?: true };
@@ -121,6 +121,7 @@ export async function printTask(taskId: string, flags: Flags): Promise<void> {
   print(columns(known.map(([name, value]) => [paint("dim", name), value])));
   for (const event of events) print(eventLine(event));
   printStarted(links);
+  printCopies(links);
   printSteps(steps);
 }
 

@@ -1,4 +1,5 @@
 import { hasCode } from "../../base/errors.ts";
+import { checkNats, type NatsConfig, natsName } from "../../bus/nats/config.ts";
 import { livePodAges } from "../../pods/pods.ts";
 import { plainSecrets } from "../../sessions/agents/registry.ts";
 import type { Database } from "../../store/database.ts";
@@ -6,12 +7,20 @@ import { type OpenCounts, readOpenCounts } from "../../tasks/inspect/depth.ts";
 import { oneLine } from "../output.ts";
 import { type Check, ok, warn } from "./check.ts";
 
-export type SecretsOptions = {
+export type FleetOptions = {
   /** Whether the config has a codec. Default false. */
   hasCodec?: boolean;
+  /** The NATS of the config. Default none. */
+  nats?: NatsConfig;
 };
 
-type Pod = { readonly podId: string; readonly ageMs: number; readonly names: readonly string[] };
+type Pod = {
+  readonly podId: string;
+  readonly ageMs: number;
+  readonly names: readonly string[];
+  /** The namespace of NATS that it uses, if it does. */
+  readonly nats: string | undefined;
+};
 
 // By the database's clock, for display. Pods judge each other by beats.
 const silentAfterMs = 30_000;
@@ -23,12 +32,12 @@ const maxNamesShown = 5;
  */
 export async function checkFleet(
   database: Database,
-  { hasCodec = false }: SecretsOptions,
+  { hasCodec = false, nats }: FleetOptions,
 ): Promise<Check[]> {
   const pods = (await livePodAges(database)).map(({ podId, ageMs, metadata }) => ({
     podId,
     ageMs,
-    names: namesOf(metadata),
+    ...toldBy(metadata),
   }));
   const { pending, claimed } = await readOpenCounts(database);
   const live = pods.filter((pod) => pod.ageMs < silentAfterMs);
@@ -36,6 +45,7 @@ export async function checkFleet(
     podCheck(pods, live),
     workerCheck(pending, live),
     claimCheck(claimed, live),
+    ...busCheck(live, nats && natsName(checkNats(nats))),
     await secretsCheck(database, hasCodec),
   ];
 }
@@ -102,11 +112,31 @@ function claimCheck(claimed: OpenCounts["claimed"], live: readonly Pod[]): Check
   );
 }
 
-function namesOf(metadata: string): string[] {
+/** Whether all pods hear each other. */
+function busCheck(live: readonly Pod[], own: string | undefined): Check[] {
+  const others = live.filter((pod) => pod.nats !== own);
+  if (others.length > 0) {
+    const used =
+      own === undefined ? "use NATS, and this config doesn't" : `don't use NATS as ${own}`;
+    return [
+      warn(
+        "bus",
+        `${others.length} of ${live.length} running pods ${used}: pods that differ in it miss each other's envelopes, so give all the same \`nats\``,
+      ),
+    ];
+  }
+  return own === undefined ? [] : [ok("bus", `all running pods use NATS as ${own}`)];
+}
+
+/** What a pod says of itself, which may be anything. */
+function toldBy(metadata: string): Pick<Pod, "names" | "nats"> {
   try {
-    const { names } = JSON.parse(metadata) as { names?: unknown };
-    return Array.isArray(names) ? names.filter((name) => typeof name === "string") : [];
+    const { names, nats } = JSON.parse(metadata) as { names?: unknown; nats?: unknown };
+    return {
+      names: Array.isArray(names) ? names.filter((name) => typeof name === "string") : [],
+      nats: typeof nats === "string" ? nats : undefined,
+    };
   } catch {
-    return [];
+    return { names: [], nats: undefined };
   }
 }

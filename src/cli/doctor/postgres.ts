@@ -6,7 +6,7 @@ import type { CheckedStore, PostgresStore } from "../../store/postgres/config.ts
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
-import { checkFleet, type SecretsOptions } from "./fleet.ts";
+import { checkFleet, type FleetOptions } from "./fleet.ts";
 import { checkActivity, type ActivityLimits, activityLimits } from "./postgres-activity.ts";
 import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 import { checkTables, type TableLimits, tableLimits } from "./tables.ts";
@@ -22,7 +22,7 @@ const maxClockSkewMs = 1_000;
 export async function checkPostgres(
   store: CheckedStore,
   durability: Durability,
-  options: SecretsOptions & Partial<ServerLimits>,
+  options: FleetOptions & Partial<ServerLimits>,
 ): Promise<Check[]> {
   let connection: PlainConnection;
   try {
@@ -45,7 +45,7 @@ async function checkServer(
   connection: PlainConnection,
   store: CheckedStore,
   durability: Durability,
-  limits: SecretsOptions & ServerLimits,
+  limits: FleetOptions & ServerLimits,
 ): Promise<Check[]> {
   const checks = [
     await attempt("server", () => versionCheck(connection)),

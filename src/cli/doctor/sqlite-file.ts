@@ -9,7 +9,7 @@ import {
   sqliteVersion,
 } from "../../store/sqlite/inspect.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
-import { checkFleet, type SecretsOptions } from "./fleet.ts";
+import { checkFleet, type FleetOptions } from "./fleet.ts";
 import { attempt, isSchemaOutdated, schemaCheck } from "./schema.ts";
 
 const mib = 1024 * 1024;
@@ -25,7 +25,7 @@ const checkedBytes = 4 * gib;
 export async function checkSqliteFile(
   path: string,
   durability: Durability,
-  options: SecretsOptions,
+  options: FleetOptions,
 ): Promise<Check[]> {
   const file = fileFacts(path);
   const checks = [ok("sqlite", sqliteVersion()), fileCheck(file), spaceCheck(file)];
@@ -48,7 +48,7 @@ async function checkContents(
   database: Database,
   file: FileFacts,
   durability: Durability,
-  options: SecretsOptions,
+  options: FleetOptions,
 ): Promise<Check[]> {
   const damage = await damageCheck(database, file);
   const checks = [await attempt("journal", () => journalCheck(database)), walCheck(file)];

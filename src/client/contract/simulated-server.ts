@@ -229,9 +229,9 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
       logs.remove(session);
     },
     /** Makes it anew, and may notify clients that follow their inbox. */
-    make(session: string, { isTold = false } = {}) {
+    make(session: string, { isReported = false } = {}) {
       missing.delete(session);
-      if (!isTold) return;
+      if (!isReported) return;
       const sessions = [{ ...inboxItem, sessionId: session }];
       for (const guest of guests) push(guest, { type: "inbox_changed", sessions });
     },

@@ -60,6 +60,7 @@ export const fleetAsks = {
         signal,
       )
     ).schedules,
+  /** Those with the nearest deadlines. */
   approvals: async (signal: AbortSignal): Promise<readonly SeenApproval[]> =>
     (await readAnswer<Answered<typeof approvalSpecs.list>>("v1/approvals", { limit: 100 }, signal))
       .approvals,

@@ -1,7 +1,6 @@
-import type { bulkSpecs } from "../../server/api/acts/bulk.schema.ts";
 import type { fleetSpecs } from "../../server/api/fleet.schema.ts";
 import type { runSpecs } from "../../server/api/runs.schema.ts";
-import { type NewAct, type Answered, newAct, part, readAnswer, send } from "../api.ts";
+import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";
 
 /** What the pages of flows and runs ask of the server and do there. */
 
@@ -17,8 +16,6 @@ export type RunWhole = Answered<typeof runSpecs.get>;
 export type RunHistoryPage = Answered<typeof runSpecs.history>;
 export type RunEventFacts = RunHistoryPage["history"][number];
 export type UnusedSignal = Answered<typeof runSpecs.signals>["signals"][number];
-export type RunBulk = Answered<typeof bulkSpecs.get>;
-export type RunBulkPreview = Answered<typeof bulkSpecs.preview>;
 
 /** The filter of a list of runs, as it is in the address. */
 export type RunQuery = {
@@ -30,15 +27,6 @@ export type RunQuery = {
 };
 
 export type RunStatus = "open" | "setAside" | "completed" | "failed" | "cancelled";
-
-/** An act on all runs that match. */
-export type RunBulkRequest = {
-  readonly action: "cancel" | "retry" | "signal" | "resume";
-  readonly filter: Readonly<Record<string, unknown>>;
-  readonly signal?: string;
-  readonly payload?: unknown;
-  readonly as?: number;
-};
 
 /** So many runs a page of the list has. */
 export const runsPerPage = 50;
@@ -105,13 +93,6 @@ export const flowsApi = {
       // The same act sent twice is one signal.
       id: act.actId,
     }),
-  /** Changes nothing, so that any act's id will do. */
-  previewBulk: (request: RunBulkRequest) =>
-    send<RunBulkPreview>("v1/bulk/preview", newAct(), request),
-  startBulk: (request: RunBulkRequest, act: NewAct) => send<RunBulk>("v1/bulk", act, request),
-  bulk: (bulkId: string, signal: AbortSignal) =>
-    readAnswer<RunBulk>(`v1/bulk/${part(bulkId)}`, {}, signal),
-  stopBulk: (bulkId: string, act: NewAct) => send<RunBulk>(`v1/bulk/${part(bulkId)}/stop`, act),
 };
 
 /** A filter as the route of lists takes it. */

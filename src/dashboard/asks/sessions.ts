@@ -18,6 +18,7 @@ export type EntryPageFacts = Omit<Answered<typeof sessionSpecs.messages>, "entri
   readonly entries: readonly Entry[];
 };
 export type TurnFacts = Answered<typeof turnSpecs.turns>["turns"][number];
+export type OwnerFacts = Answered<typeof turnSpecs.owner>;
 export type StartedFacts = Answered<typeof turnSpecs.tasks>["started"][number];
 export type ApprovalPageFacts = Answered<typeof approvalSpecs.list>;
 export type ApprovalFacts = ApprovalPageFacts["approvals"][number];
@@ -29,7 +30,7 @@ export type SessionQuery = {
   readonly state?: SessionFacts["state"]["state"] | undefined;
   readonly status?: SessionFacts["status"] | undefined;
   readonly tenant?: string | undefined;
-};
+} & { readonly [Path in `metadata.${string}`]?: string | undefined };
 
 /** A session is found by its id within a tenant; without one, within the caller's. */
 export type SessionKey = { readonly sessionId: string; readonly tenant?: string | undefined };
@@ -71,6 +72,8 @@ export const sessionAsks = {
       signal,
       ofTenant(key.tenant),
     ),
+  owner: (key: SessionKey, signal: AbortSignal) =>
+    readAnswer<OwnerFacts>(`${pathOf(key)}/owner`, {}, signal, ofTenant(key.tenant)),
   /** Events of a session behind a place of its log, as they come. */
   events: (key: SessionKey, from: Readonly<Record<string, string>>, signal: AbortSignal) =>
     openStream(`${pathOf(key)}/events?${new URLSearchParams(from)}`, {

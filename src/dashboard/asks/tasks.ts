@@ -1,37 +1,17 @@
-import type { bulkSpecs } from "../../server/api/acts/bulk.schema.ts";
 import type { deadLetterSpecs } from "../../server/api/dead-letters.schema.ts";
 import type { taskSpecs } from "../../server/api/tasks.schema.ts";
 import type { whySpecs } from "../../server/api/waiting/why.schema.ts";
 import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";
-import type { BulkFilterFacts } from "../facts/tasks/filter.ts";
 
 /** What the pages of tasks and of failures ask of the server and do there. */
 
 export type VerdictFacts = Answered<typeof whySpecs.get>["verdict"];
 export type WhyReasonFacts = VerdictFacts["reasons"][number];
-export type BulkFacts = Answered<typeof bulkSpecs.get>;
-export type BulkPreviewFacts = Answered<typeof bulkSpecs.preview>;
-
-export type BulkRequestFacts = {
-  readonly action: BulkFacts["action"];
-  readonly filter: BulkFilterFacts;
-  readonly fromStart?: boolean;
-  readonly reason?: string;
-};
 
 export const tasksApi = {
   why: async (taskId: string, signal: AbortSignal) =>
     (await readAnswer<Answered<typeof whySpecs.get>>(`v1/tasks/${part(taskId)}/why`, {}, signal))
       .verdict,
-  bulks: async (signal: AbortSignal) =>
-    (await readAnswer<Answered<typeof bulkSpecs.list>>("v1/bulk", { limit: 5 }, signal)).bulks,
-  bulk: (bulkId: string, signal: AbortSignal) =>
-    readAnswer<BulkFacts>(`v1/bulk/${part(bulkId)}`, {}, signal),
-  // A preview changes nothing, so that its act is of no interest.
-  previewBulk: (request: BulkRequestFacts, act: NewAct) =>
-    send<BulkPreviewFacts>("v1/bulk/preview", act, request),
-  startBulk: (request: BulkRequestFacts, act: NewAct) => send<BulkFacts>("v1/bulk", act, request),
-  stopBulk: (bulkId: string, act: NewAct) => send<BulkFacts>(`v1/bulk/${part(bulkId)}/stop`, act),
   /** Stores a task. The input is JSON text, of which no digit may be lost on the way. */
   enqueue: (
     task: { readonly name: string; readonly input: string; readonly options: object },

@@ -14,6 +14,11 @@ describe("JSON that is shown", () => {
     expect(writeExact(parseExact(text), 0)).toBe(text);
   });
 
+  test("may be as large as a server sends it", () => {
+    const text = JSON.stringify([`\\"${"x".repeat(17_000_000)}`, 1]);
+    expect(writeExact(parseExact(text), 0)).toHaveLength(text.length);
+  });
+
   test("has plain numbers where JavaScript holds them exactly", () => {
     expect(parseExact('{"ms":1763414400000,"half":0.5,"none":-3}')).toEqual({
       ms: 1_763_414_400_000,

@@ -10,7 +10,7 @@ export class ExactNumber {
 }
 
 // Texts are matched as well, so that digits within them aren't taken for numbers.
-const tokens = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+const tokens = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 const numeral = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 // No text of JSON can hold this character as it is, so that no stored text looks like a mark.
 const mark = "\u0000";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { DepthFacts, ErrorGroupPage, HomeFacts, ShownPod, RedriveFacts } from "../api.ts";
+import type { DepthFacts, ErrorGroupPage, HomeFacts, RedriveFacts } from "../api.ts";
 import type {
   FleetCounts,
   SeenApproval,
@@ -7,7 +7,8 @@ import type {
   ListedSchedule,
   SeenThrottle,
 } from "../asks/fleet.ts";
-import { type FleetFacts, leaderAmong, verdictOf } from "./verdict.ts";
+import type { ShownPod } from "./fleet/fleet.ts";
+import { type FleetFacts, verdictOf } from "./verdict.ts";
 
 const nowMs = 1_763_414_400_000;
 const counts = { ready: 0, running: 0, delayed: 0, waiting: 0, blocked: 0, alone: 0, failed: 0 };
@@ -20,6 +21,10 @@ const counted = (tasks: object = {}, runs: object = {}) =>
     sessions: { all: 0, busy: 0 },
     pods: { up: 1, down: 0 },
   }) as FleetCounts;
+const handles = (...names: string[]) => ({
+  names: names.map((name) => ({ name, version: null })),
+  more: 0,
+});
 const pod = (podId: string, more: object = {}) =>
   ({
     podId,
@@ -28,7 +33,7 @@ const pod = (podId: string, more: object = {}) =>
     lastHeartbeatMs: nowMs,
     drain: null,
     state: null,
-    metadata: { names: ["mail"] },
+    handlers: handles("mail"),
     ...more,
   }) as unknown as ShownPod;
 const depth = (of: Record<string, object>) =>
@@ -82,14 +87,27 @@ describe("the verdict on the fleet", () => {
     );
     expect(verdict).toMatchObject({ tone: "wrong", sentence: "3 things need a look." });
     expect(verdict.needs.map(({ tone, text }) => [tone, text])).toEqual([
-      ["wrong", "No pod has a handler for report, and 7 tasks wait for one"],
+      ["wrong", "No pod that takes work has a handler for report, and 7 tasks wait for one"],
       ["warn", "mail is paused with 2 tasks ready"],
       ["warn", "31 tasks failed, of 2 errors"],
     ]);
     expect(verdict.needs[0]).toMatchObject({
       to: "/tasks",
-      search: { name: "report", status: "pending" },
+      search: { name: "report", state: "ready" },
     });
+  });
+
+  test("counts no drained pod for a handler, and claims nothing of pods that don't tell their names", () => {
+    const waiting = depth({ mail: { ready: 1 } });
+    const drained = pod("b", { drain: "drained", handlers: handles("mail") });
+    const other = pod("a", { handlers: handles("report") });
+    expect(texts({ pods: [other, drained], depth: waiting })).toEqual([
+      "No pod that takes work has a handler for mail, and 1 task waits for one",
+      "Pod b is drained and takes no work",
+    ]);
+    expect(texts({ pods: [other, pod("c", { handlers: undefined })], depth: waiting })).toEqual([]);
+    const cut = pod("c", { handlers: { ...handles("report"), more: 1 } });
+    expect(texts({ pods: [other, cut], depth: waiting })).toEqual([]);
   });
 
   test("tells of a fleet without pods, once and not for every name", () => {
@@ -216,13 +234,20 @@ describe("the verdict on the fleet", () => {
     expect(texts({ approvals: [...far, approval("order", 240_000)] })).toEqual([
       "order waits for a person, and gives up in 4 min",
     ]);
+    expect(texts({ approvals: [approval("late", -1)] })).toEqual([
+      "late waits for a person, and gives up now",
+    ]);
     const two = [approval("order", 240_000), approval("trip", 60_000)];
     expect(texts({ approvals: two })).toEqual([
       "2 approvals wait for a person, and the first gives up in 1 min",
     ]);
+    const many = Array.from({ length: 100 }, (_, at) => approval(`order-${at}`, 240_000));
+    expect(texts({ approvals: many })).toEqual([
+      "100+ approvals wait for a person, and the first gives up in 4 min",
+    ]);
   });
 
-  test("tells of a redrive that halted and of a bulk that was stopped, for a day, or that stands still", () => {
+  test("tells for a day of a redrive that halted, and of a bulk that stands still, but of none that was stopped", () => {
     const redrive = (updatedAtMs: number, state = "stopped") =>
       ({ redriveId: `r${updatedAtMs}`, state, reason: null, updatedAtMs }) as RedriveFacts;
     const redrives = [
@@ -242,13 +267,11 @@ describe("the verdict on the fleet", () => {
       bulk("running", 1_000),
       bulk("running", 600_000),
       bulk("stopped", 120_000),
-      bulk("stopped", 2 * 86_400_000),
       bulk("done", 1_000),
     ];
     expect(texts({ acts: { redrives, bulks } })).toEqual([
       "A redrive halted 1 min ago",
       "A bulk cancel makes no progress after 1,500 tasks",
-      "A bulk cancel was stopped 2 min ago, after 1,500 tasks",
     ]);
   });
 
@@ -257,7 +280,9 @@ describe("the verdict on the fleet", () => {
     const many = depth({ ...Object.fromEntries(names), last: { ready: 1 } });
     const found = texts({ depth: many });
     expect(found).toHaveLength(5);
-    expect(found[0]).toBe("No pod has a handler for last, and 1 task waits for one");
+    expect(found[0]).toBe(
+      "No pod that takes work has a handler for last, and 1 task waits for one",
+    );
     expect(found.at(-1)).toBe("1,997 more names need a look");
   });
 
@@ -265,11 +290,4 @@ describe("the verdict on the fleet", () => {
     const own: FleetFacts = { home: home(), groups: none };
     expect(verdictOf(own, nowMs)).toMatchObject({ tone: "good", sentence: "Nothing has failed." });
   });
-});
-
-test("the leader is the oldest pod that is up", () => {
-  const pods = [pod("c", { birthMs: 5 }), pod("b", { birthMs: 2 }), pod("a", { birthMs: 2 })];
-  expect(leaderAmong(pods)).toBe("a");
-  expect(leaderAmong([pod("a", { status: "down" }), ...pods.slice(0, 1)])).toBe("c");
-  expect(leaderAmong([])).toBeUndefined();
 });

@@ -1,4 +1,4 @@
-import type { DepthFacts, ErrorGroupPage, HomeFacts, ShownPod } from "../api.ts";
+import type { DepthFacts, ErrorGroupPage, HomeFacts } from "../api.ts";
 import type {
   FleetCounts,
   SeenActs,
@@ -6,6 +6,7 @@ import type {
   ListedSchedule,
   SeenThrottle,
 } from "../asks/fleet.ts";
+import type { ShownPod } from "./fleet/fleet.ts";
 import { boundedText, counted, countText, durationText, relativeText } from "./spans.ts";
 
 /** The state of the fleet in one sentence, and what a person has to look at. */
@@ -58,12 +59,14 @@ export type FleetFacts = {
 
 // A due task that waits for longer than this is worth a look, whatever the reason.
 const longWaitMs = 5 * 60_000;
-// A redrive or bulk that halted before is an old story.
+// A redrive that halted before is an old story.
 const recentMs = 24 * 3_600_000;
 // Leaders fire within a second or two of the time, and another pod leads within seconds.
 const missedMs = 60_000;
 // Time enough for a person to decide.
 const soonMs = 15 * 60_000;
+/** As many approvals as the topic and the overview read: those with the nearest deadlines. */
+export const maxApprovalsSeen = 100;
 // The leader writes how far a bulk has come after every 500.
 const stillMs = 5 * 60_000;
 // More of a kind than a person reads.
@@ -186,30 +189,33 @@ const strainedReasons: readonly string[] = ["event_loop", "memory"];
 
 function nameNeeds({ depth, pods }: FleetFacts): Need[] {
   if (depth === undefined || pods === undefined) return [];
-  const up = pods.filter(({ status }) => status === "up");
-  const handled = new Set(up.flatMap(({ metadata }) => namesIn(metadata)));
+  const up = pods.filter(({ status, drain }) => status === "up" && drain !== "drained");
+  const sets = new Set(up.map(({ handlers }) => handlers));
+  const handled = new Set([...sets].flatMap((set) => set?.names.map(({ name }) => name) ?? []));
+  // A pod that doesn't tell all its names may have a handler for any.
+  const areKnown = [...sets].every((set) => set?.more === 0);
   const needs: Need[] = [];
   for (const [name, { ready, paused, oldestMs }] of Object.entries(depth)) {
     if (ready === 0) continue;
     const seen = {
       key: `name ${name}`,
       to: "/tasks",
-      search: { name, status: "pending" },
+      search: { name, state: "ready" },
     } as const;
     if (paused)
       needs.push({
         ...seen,
         to: "/queues",
-        search: {},
+        search: { name },
         tone: "warn",
         text: `${name} is paused with ${boundedText(ready, "task")} ready`,
         advice: `\`flotilla resume ${name}\` lets pods claim it again`,
       });
-    else if (up.length > 0 && !handled.has(name))
+    else if (up.length > 0 && areKnown && !handled.has(name))
       needs.push({
         ...seen,
         tone: "wrong",
-        text: `No pod has a handler for ${name}, and ${boundedText(ready, "task")} ${ready === 1 ? "waits" : "wait"} for one`,
+        text: `No pod that takes work has a handler for ${name}, and ${boundedText(ready, "task")} ${ready === 1 ? "waits" : "wait"} for one`,
         advice: "deploy a pod that has it in `use`",
       });
     else if (up.length > 0 && oldestMs >= longWaitMs)
@@ -230,6 +236,7 @@ function throttleNeeds({ throttles = [] }: FleetFacts): Need[] {
       key: `throttle ${JSON.stringify([name, key])}`,
       to: "/throttles/$throttle",
       params: { throttle: name },
+      ...(key !== "" && { search: { key } }),
     } as const;
     const calls = `${boundedText(waiting, "call")} ${waiting === 1 ? "waits" : "wait"}`;
     if (breaker === "open")
@@ -248,7 +255,7 @@ function throttleNeeds({ throttles = [] }: FleetFacts): Need[] {
           ...seen,
           tone: "warn",
           text: `${called} is pinned to ${pinned}, and ${calls}`,
-          advice: `\`flotilla throttles unpin ${name}\` lets it learn again`,
+          advice: `\`flotilla throttles unpin ${name}${key === "" ? "" : ` --key ${key}`}\` lets it learn again`,
         },
       ];
     return [
@@ -296,16 +303,21 @@ function approvalNeeds({ approvals = [] }: FleetFacts, nowMs: number): Need[] {
     .toSorted((a, b) => a.untilMs! - b.untilMs!);
   const [first] = soon;
   if (!first) return [];
-  const left = durationText(first.untilMs! - nowMs);
+  const leftMs = first.untilMs! - nowMs;
+  const left = leftMs <= 0 ? "now" : `in ${durationText(leftMs)}`;
   const what = first.name ?? first.what;
+  const many =
+    soon.length < maxApprovalsSeen
+      ? counted(soon.length, "approval")
+      : `${maxApprovalsSeen}+ approvals`;
   return [
     {
       key: "approvals",
       tone: "warn",
       text:
         soon.length === 1
-          ? `${what} waits for a person, and gives up in ${left}`
-          : `${counted(soon.length, "approval")} wait for a person, and the first gives up in ${left}`,
+          ? `${what} waits for a person, and gives up ${left}`
+          : `${many} wait for a person, and the first gives up ${left}`,
       advice: "approve or deny",
       to: "/approvals",
     },
@@ -326,25 +338,18 @@ function actNeeds({ acts }: FleetFacts, nowMs: number): Need[] {
           advice:
             reason?.code === "same_error" ? "the error came back" : "its tasks failed otherwise",
           to: "/failures",
+          search: { redrive: redriveId },
         };
       }),
-    ...bulks.flatMap((bulk): Need[] => {
-      const { bulkId, action, state, done, updatedAtMs } = bulk;
-      const seen = { key: `bulk ${bulkId}`, tone: "warn", to: "/tasks" } as const;
-      const soFar = `after ${counted(done, "task")}`;
-      if (state === "stopped" && isRecent(bulk))
-        return [
-          {
-            ...seen,
-            text: `A bulk ${action} was stopped ${relativeText(updatedAtMs, nowMs)}, ${soFar}`,
-            advice: "begin it again for the rest, or leave it so",
-          },
-        ];
+    ...bulks.flatMap(({ bulkId, action, state, done, updatedAtMs }): Need[] => {
+      // One that was stopped is as its operator wants it.
       if (state !== "running" || nowMs - updatedAtMs < stillMs) return [];
       return [
         {
-          ...seen,
-          text: `A bulk ${action} makes no progress ${soFar}`,
+          key: `bulk ${bulkId}`,
+          tone: "warn",
+          to: "/tasks",
+          text: `A bulk ${action} makes no progress after ${counted(done, "task")}`,
           advice: "a pod that leads goes on with it: is one up?",
         },
       ];
@@ -378,16 +383,4 @@ function failureNeeds({ groups }: FleetFacts): Need[] {
       to: "/failures",
     },
   ];
-}
-
-/** The names that a pod has handlers for. */
-export function namesIn(metadata: ShownPod["metadata"]): string[] {
-  const { names } = metadata;
-  return Array.isArray(names) ? names.filter((each) => typeof each === "string") : [];
-}
-
-/** The pod that leads: the oldest that is up. */
-export function leaderAmong(pods: readonly ShownPod[]): string | undefined {
-  const up = pods.filter(({ status }) => status === "up");
-  return up.toSorted((a, b) => a.birthMs - b.birthMs || (a.podId < b.podId ? -1 : 1))[0]?.podId;
 }

@@ -11,12 +11,13 @@ describe("stored text", () => {
       { text: "!" },
     ]);
     const hidden = ["\u0000", "\u001b", "\u007f", "\u0085", "\u200b", "\u2028", "\u2066", "\ufeff"];
-    for (const each of [...hidden, "\u{e0041}", "\ud800"])
+    const blank = ["\u{e0041}", "\u{e0101}", "\ufe01", "\u034f", "\u115f", "\u3164", "\u2800"];
+    for (const each of [...hidden, ...blank, "\ud800"])
       expect(piecesOf(each)).toEqual([{ hidden: expect.stringMatching(/^U\+[0-9A-F]{4,6}$/) }]);
   });
 
   test("is left as it is otherwise: lines, tabs, emoji, scripts from the right", () => {
-    const text = "a\n\tb 👩‍👩‍👧 שלום नमस्ते";
+    const text = "a\n\tb ❤\ufe0f 👩‍👩‍👧 שלום नमस्ते";
     expect(piecesOf(text)).toEqual([{ text }]);
     expect(piecesOf("")).toEqual([]);
   });

@@ -2,10 +2,11 @@
 export type TextPiece = { readonly text: string } | { readonly hidden: string };
 
 // Control characters but for line breaks and tabs, marks of direction, separators of lines, characters
-// without a width, tags, and halves of pairs. Joiners stay: scripts and emoji need them.
+// that are drawn as nothing, and halves of pairs. Joiners and the two marks of how an emoji is drawn stay:
+// scripts and emoji need them.
 const hiding =
   // oxlint-disable-next-line no-control-regex, no-misleading-character-class
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\p{Cs}/gu;
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufff9-\ufffb\u2800]|(?![\u200c\u200d\ufe0e\ufe0f])\p{Default_Ignorable_Code_Point}|\p{Cs}/gu;
 
 /** Parts a text so that nothing in it is unseen. */
 export function piecesOf(text: string): TextPiece[] {

@@ -1,6 +1,6 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useState } from "react";
-import type { auditSpecs } from "../../server/api/audit.schema.ts";
+import type { auditSpecs } from "../../server/api/access/audit.schema.ts";
 import { type Answered, readAnswer } from "../api.ts";
 import { actWords, auditActions, auditSubject } from "../facts/audit/entry.ts";
 import {
@@ -15,6 +15,7 @@ import { visibleLine } from "../facts/visible.ts";
 import { useLive } from "../live.ts";
 import { useMayAudit } from "../parts/audit-link.tsx";
 import { type Fact, FactList } from "../parts/blocks.tsx";
+import { PodLink, SessionLink, ThrottleLink } from "../parts/links.tsx";
 import { Badge, When } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
@@ -299,7 +300,7 @@ function SubjectLink({ entry }: { entry: EntryFacts }) {
   ) : (
     <ShownText text={visibleLine(entry.subject ?? id, 200)} />
   );
-  switch (kind) {
+  switch (subject.kind) {
     case "task":
       return (
         <Link to="/tasks/$taskId" params={{ taskId: id }}>
@@ -313,11 +314,7 @@ function SubjectLink({ entry }: { entry: EntryFacts }) {
         </Link>
       );
     case "session":
-      return (
-        <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
-          {text}
-        </Link>
-      );
+      return <SessionLink session={{ sessionId: id, tenant: subject.tenant }}>{text}</SessionLink>;
     case "schedule":
       return (
         <Link to="/schedules/$scheduleId" params={{ scheduleId: id }}>
@@ -325,13 +322,9 @@ function SubjectLink({ entry }: { entry: EntryFacts }) {
         </Link>
       );
     case "throttle":
-      return (
-        <Link to="/throttles/$throttle" params={{ throttle: id }}>
-          {text}
-        </Link>
-      );
+      return <ThrottleLink throttle={{ name: id, key: subject.key }}>{text}</ThrottleLink>;
     case "pod":
-      return <Link to="/pods">{text}</Link>;
+      return <PodLink podId={id} />;
     case "name":
       return (
         <Link to="/queues" search={{ name: id }}>

@@ -1,28 +1,29 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, type ErrorGroupFacts, type ErrorGroupPage, type RedriveFacts } from "../api.ts";
-import { redriveSteps } from "../facts/tasks/redrive.ts";
+import { api, type ErrorGroupFacts, type ErrorGroupPage } from "../api.ts";
+import { possibleBulks } from "../facts/bulk.ts";
 import { counted, exactCount } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
-import { useLive, useMay, useSeesAll } from "../live.ts";
+import { useLive, useMay, useNow, useSeesAll } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
+import { BulkDialog, BulkLines } from "../parts/bulk-dialog.tsx";
 import { Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { LongText, shortId, ShownText } from "../parts/text.tsx";
-import { FailureTrend } from "./plots.tsx";
+import { FailureTrend, GroupTrend } from "./plots.tsx";
+import { ChosenRedrive, Redrives } from "./redrives.tsx";
 import {
   discardPlan,
   ignorePlan,
   redrivePlan,
   reopenPlan,
   resolvePlan,
-  stopRedrivePlan,
 } from "./tasks/failure-acts.tsx";
 import "../styles/failures.css";
 
 /** What is broken, and may it be tried again? Failed tasks by their error. */
 export function FailuresPage() {
-  const { group, name, state } = useSearch({ from: "/failures" });
+  const { group, name, state, redrive } = useSearch({ from: "/failures" });
   const groups = useLive(["groups", { name, state }], (signal) =>
     api.errorGroups({ name, state }, signal),
   );
@@ -52,7 +53,9 @@ export function FailuresPage() {
         </p>
       )}
       <StateFilter name={name} state={state} page={groups.data} />
+      {redrive !== undefined && <ChosenRedrive redriveId={redrive} onPlan={setPlan} />}
       <Redrives redrives={redrives.data ?? []} onPlan={setPlan} />
+      <BulkLines noun="task" />
       <Ready of={groups} what="failures">
         {({ groups: found }) =>
           found.length === 0 ? (
@@ -185,6 +188,7 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
           </p>
           <Standing group={group} />
         </div>
+        <Sparkline trend={group.trend} />
         <div className="group-acts">
           {mayAct && (
             <button
@@ -243,6 +247,32 @@ function GroupCard({ group, isOpen, onPlan }: GroupProps) {
   );
 }
 
+/** The last day of an error, an hour each. Its group, opened, has the same as a plot with a table. */
+function Sparkline({ trend }: { trend: readonly number[] }) {
+  const most = Math.max(...trend, 1);
+  const [last = 0] = trend.slice(-1);
+  const sum = trend.reduce((all, count) => all + count, 0);
+  const text = `${exactCount(sum)} failed in the last 24 hours, ${exactCount(last)} in this hour`;
+  return (
+    <svg
+      className="sparkline"
+      role="img"
+      aria-label={text}
+      viewBox={`0 0 ${trend.length * 4} 24`}
+      preserveAspectRatio="none"
+    >
+      <title>{text}</title>
+      {trend.map((count, at) => {
+        const height = count === 0 ? 1 : Math.max(3, (count / most) * 24);
+        const kind = count === 0 ? "is-none" : "";
+        return (
+          <rect key={at} className={kind} x={at * 4} y={24 - height} width={3} height={height} />
+        );
+      })}
+    </svg>
+  );
+}
+
 /** What operators have said of an error, where they have. */
 function Standing({ group }: { group: ErrorGroupFacts }) {
   const { state, stateAtMs, untilMs, cameBackAtMs } = group;
@@ -271,14 +301,37 @@ function Standing({ group }: { group: ErrorGroupFacts }) {
   );
 }
 
-function GroupTasks({ group: { group, name, message, tasks: count } }: { group: ErrorGroupFacts }) {
+function GroupTasks({
+  group: { group, name, message, tasks: count, trend },
+}: {
+  group: ErrorGroupFacts;
+}) {
+  const nowMs = useNow();
   const found = useLive(["failed", group], (signal) => api.failedTasks(group, signal));
+  const mayAct = useMay("fleet:operate");
+  const [isOnAll, setOnAll] = useState(false);
   return (
     <div className="group-body">
       <pre tabIndex={0}>
         <LongText text={message} />
       </pre>
-      <FailureTrend name={name} />
+      {mayAct && (
+        <p>
+          <button type="button" className="button small" onClick={() => setOnAll(true)}>
+            All that match …
+          </button>
+        </p>
+      )}
+      {isOnAll && (
+        <BulkDialog
+          target={{ noun: "task", filter: { name, group }, acts: possibleBulks({ group }) }}
+          onClose={() => setOnAll(false)}
+        />
+      )}
+      <div className="plots">
+        <GroupTrend trend={trend} nowMs={nowMs} />
+        <FailureTrend name={name} />
+      </div>
       <Ready of={found} what="its tasks">
         {({ tasks }) => (
           <>
@@ -330,89 +383,4 @@ function GroupTasks({ group: { group, name, message, tasks: count } }: { group: 
       </Ready>
     </div>
   );
-}
-
-const shownRedrives = 5;
-
-function Redrives({
-  redrives,
-  onPlan,
-}: {
-  redrives: readonly RedriveFacts[];
-  onPlan: (plan: PlannedAct) => void;
-}) {
-  const mayAct = useMay("fleet:operate");
-  if (redrives.length === 0) return null;
-  return (
-    <section className="block">
-      <h2>Redrives</h2>
-      <ul className="lines">
-        {redrives.slice(0, shownRedrives).map((redrive) => (
-          <li key={redrive.redriveId} className="redrive">
-            <Badge tone={toneOf(redrive.state)}>{wordOf(redrive.state)}</Badge>
-            <RedriveDrawing redrive={redrive} />
-            <span>
-              {exactCount(redrive.succeeded)} succeeded
-              {redrive.failed > 0 && <>, {exactCount(redrive.failed)} with the same error</>}
-              {redrive.failedOtherwise > 0 && (
-                <>, {exactCount(redrive.failedOtherwise)} otherwise</>
-              )}
-              {redrive.open > 0 && <>, {exactCount(redrive.open)} under way</>}
-              {redrive.remaining !== null && redrive.remaining > 0 && (
-                <>, {exactCount(redrive.remaining)} left</>
-              )}
-            </span>
-            <span className="soft end">
-              <When atMs={redrive.updatedAtMs} />
-            </span>
-            {mayAct && redrive.state === "running" && (
-              <button
-                type="button"
-                className="button small"
-                onClick={() => onPlan(stopRedrivePlan(redrive))}
-              >
-                Stop
-              </button>
-            )}
-            {redrive.reason && (
-              <p className="wrong redrive-reason">
-                <ShownText text={visibleLine(redrive.reason.message, 300)} />{" "}
-                {redrive.reason.taskId !== undefined && (
-                  <Link to="/tasks/$taskId" params={{ taskId: redrive.reason.taskId }}>
-                    its task
-                  </Link>
-                )}
-              </p>
-            )}
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-/** The steps of a redrive, one task first, then twice as many: every task tried so far, as it ended. */
-function RedriveDrawing({ redrive }: { redrive: RedriveFacts }) {
-  const { steps, hidden } = redriveSteps(redrive);
-  return (
-    <span className="canary" aria-hidden="true">
-      {hidden > 0 && <span className="soft">{exactCount(hidden)} before</span>}
-      {steps.map((step, at) => (
-        <span key={at} className="canary-step">
-          {step.map((tone, place) => (
-            <span key={place} className={`canary-task of-${tone}`} />
-          ))}
-        </span>
-      ))}
-    </span>
-  );
-}
-
-function toneOf(state: RedriveFacts["state"]): string {
-  if (state === "done") return "good";
-  return state === "stopped" ? "wrong" : "plain";
-}
-
-function wordOf(state: RedriveFacts["state"]): string {
-  return state === "stopped" ? "halted" : state;
 }

@@ -3,9 +3,16 @@ import { type FormEvent, useEffect, useId, useState } from "react";
 import { api, type TaskQuery } from "../api.ts";
 import { wallClockMs } from "../browser.ts";
 import { exactText } from "../facts/spans.ts";
-import { conditionText, filterFields, parseFilter, statusWords } from "../facts/tasks/filter.ts";
+import {
+  conditionText,
+  filterFields,
+  parseFilter,
+  stateWords,
+  statusWords,
+} from "../facts/tasks/filter.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useSeesAll } from "../live.ts";
+import { FilterText } from "../parts/filter-text.tsx";
 import { ShownText } from "../parts/text.tsx";
 
 const spans = [
@@ -91,16 +98,11 @@ export function FilterBar({ filter }: { filter: TaskQuery }) {
           ))}
         </select>
         {seesAll && (
-          <input
-            type="text"
-            aria-label="Tenant"
-            placeholder="Tenant"
-            autoComplete="off"
-            spellCheck={false}
-            maxLength={500}
+          <FilterText
+            label="Tenant"
             value={tenant}
-            onChange={(event) => setTenant(event.target.value)}
-            onBlur={() => apply({})}
+            onChange={setTenant}
+            onApply={() => apply({})}
           />
         )}
         <select
@@ -205,7 +207,7 @@ function useOffers(text: string): readonly Offer[] {
   const before = text.slice(0, text.lastIndexOf(" ") + 1);
   const [field = "", value] = text.slice(before.length).split(":", 2);
   const isOf = (name: string) => value !== undefined && field === name;
-  const pods = useLive(["pods"], api.pods, { isOff: !seesAll || !isOf("pod") });
+  const pods = useLive(["pods"], api.fleet, { isOff: !seesAll || !isOf("pod") });
   const groups = useLive(["groups", {}], (signal) => api.errorGroups({}, signal), {
     isOff: !isOf("group"),
   });
@@ -218,7 +220,7 @@ function useOffers(text: string): readonly Offer[] {
       }));
   }
   const known: readonly Offer[] = isOf("pod")
-    ? (pods.data ?? []).map(({ podId }) => ({ value: podId, says: "" }))
+    ? (pods.data?.pods ?? []).map(({ podId }) => ({ value: podId, says: "" }))
     : isOf("group")
       ? (groups.data?.groups ?? []).map(({ group, message }) => ({
           value: group,
@@ -226,11 +228,13 @@ function useOffers(text: string): readonly Offer[] {
         }))
       : isOf("status")
         ? statusWords.map(([, word]) => ({ value: word, says: "" }))
-        : isOf("is")
-          ? [{ value: "set-aside", says: "" }]
-          : isOf("since") || isOf("until")
-            ? ["15min", "1h", "24h", "7d"].map((each) => ({ value: each, says: "ago" }))
-            : [];
+        : isOf("state")
+          ? stateWords.map(([state, word]) => ({ value: state, says: word }))
+          : isOf("is")
+            ? [{ value: "set-aside", says: "" }]
+            : isOf("since") || isOf("until")
+              ? ["15min", "1h", "24h", "7d"].map((each) => ({ value: each, says: "ago" }))
+              : [];
   return known
     .slice(0, maxOffered)
     .map((offer) => ({ ...offer, value: `${before}${field}:${offer.value}` }));

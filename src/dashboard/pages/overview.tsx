@@ -1,10 +1,13 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
-import { api, type DepthFacts } from "../api.ts";
+import { hasCode } from "../../base/errors.ts";
+import { api, type DepthFacts, type TaskQuery } from "../api.ts";
 import { type FleetCounts, fleetAsks, type SeenApproval } from "../asks/fleet.ts";
+import { countColumns } from "../facts/queues/rows.ts";
 import { countText, durationText, exactCount } from "../facts/spans.ts";
-import { type FleetVerdict, verdictOf } from "../facts/verdict.ts";
+import { type FleetVerdict, maxApprovalsSeen as maxSeen, verdictOf } from "../facts/verdict.ts";
 import { useHome, useLive, useNow, useSeesAll } from "../live.ts";
+import { CountLink, SessionLink } from "../parts/links.tsx";
 import { Advice, Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
@@ -17,20 +20,25 @@ export function OverviewPage() {
   const nowMs = useNow();
   const ofAll = { isOff: !seesAll };
   const depth = useLive(["depth"], api.depth, ofAll);
-  const pods = useLive(["pods"], api.pods, ofAll);
+  const pods = useLive(["pods"], api.fleet, ofAll);
   const counts = useLive(["overview", "counts"], fleetAsks.counts, ofAll);
   const throttles = useLive(["overview", "throttles"], fleetAsks.throttles, ofAll);
   const schedules = useLive(["overview", "schedules"], fleetAsks.schedules, ofAll);
-  const groups = useLive(["groups", {}], (signal) => api.errorGroups({}, signal));
+  const open = { state: "open" } as const;
+  const groups = useLive(["groups", open], (signal) => api.errorGroups(open, signal));
   const acts = useLive(["overview", "acts"], fleetAsks.acts);
   const approvals = useLive(["overview", "approvals"], fleetAsks.approvals);
-  const needed = seesAll ? [groups, depth, pods, counts] : [groups];
-  const missing = needed.find(({ data }) => data === undefined);
+  const ofTenant = [groups, acts, approvals];
+  const needed = seesAll ? [...ofTenant, depth, pods, counts, throttles, schedules] : ofTenant;
+  // What the caller may not see is no part of its verdict.
+  const missing = needed.find(
+    ({ data, error }) => data === undefined && !hasCode(error, "forbidden"),
+  );
   const facts = {
     home,
     counts: counts.data,
     depth: depth.data,
-    pods: pods.data,
+    pods: pods.data?.pods,
     groups: groups.data,
     acts: acts.data,
     throttles: throttles.data,
@@ -90,16 +98,16 @@ type CountsProps = { counts: FleetCounts; approvals: number };
 function Counts({ counts: { tasks, runs, sessions, pods }, approvals }: CountsProps) {
   const openRuns = Object.values(runs).reduce((sum, count) => sum + count, 0);
   return (
-    <section aria-label="Counts" className="tiles">
-      <Tile name="Running" count={tasks.running} status="claimed" />
-      <Tile name="Ready" count={tasks.ready} status="pending" />
-      <Tile name="Delayed" count={tasks.delayed} status="pending" />
-      <Tile name="After others" count={tasks.waiting} status="pending" />
-      <Tile name="At a limit" count={tasks.blocked} to="/queues" />
+    <section aria-label="Counts" className="tiles of-ten">
+      <Tile name="Running" count={tasks.running} filter={{ status: "claimed" }} />
+      <Tile name="Ready" count={tasks.ready} filter={{ state: "ready" }} />
+      <Tile name="Delayed" count={tasks.delayed} filter={{ state: "delayed" }} />
+      <Tile name="After others" count={tasks.waiting} filter={{ state: "waiting" }} />
+      <Tile name="At a limit" count={tasks.blocked} filter={{ state: "blocked" }} />
       <Tile name="Failed" count={tasks.failed} to="/failures" tone="wrong" />
       <Tile name="Runs open" count={openRuns} to="/flows" />
       <Tile name="Sessions" count={sessions.busy} of={sessions.all} to="/sessions" />
-      <Tile name="Approvals" count={approvals} to="/approvals" />
+      <Tile name="Approvals" count={approvals} isMore={approvals >= maxSeen} to="/approvals" />
       <Tile name="Pods up" count={pods.up} to="/pods" />
     </section>
   );
@@ -109,23 +117,27 @@ type TileProps = {
   name: string;
   count: number;
   of?: number;
-  to?: "/failures" | "/pods" | "/queues" | "/flows" | "/sessions" | "/approvals";
-  status?: "claimed" | "pending";
+  /** There may be more than were counted. */
+  isMore?: boolean;
+  to?: "/failures" | "/pods" | "/flows" | "/sessions" | "/approvals";
+  /** Of tasks. */
+  filter?: TaskQuery;
   tone?: string;
 };
 
-function Tile({ name, count, of, to, status, tone = "plain" }: TileProps) {
+function Tile({ name, count, of, isMore = false, to, filter = {}, tone = "plain" }: TileProps) {
   const content: ReactNode = (
     <>
       <span className={`tile-count ${count === 0 ? "is-none" : `of-${tone}`}`}>
         {countText(count)}
+        {isMore && "+"}
         {of !== undefined && <span className="soft"> / {countText(of)}</span>}
       </span>
       <span className="tile-name">{name}</span>
     </>
   );
   return to === undefined ? (
-    <Link className="tile" to="/tasks" search={status ? { status } : {}}>
+    <Link className="tile" to="/tasks" search={filter}>
       {content}
     </Link>
   ) : (
@@ -144,28 +156,30 @@ function Waiting({ approvals }: { approvals: readonly SeenApproval[] }) {
     <section className="block">
       <h2>Waits for a person</h2>
       <ul className="lines">
-        {approvals.slice(0, maxWaiting).map((each) => (
-          <li key={`${each.what} ${each.tenant} ${each.id}`}>
-            <SubjectLink approval={each} /> waits for{" "}
-            <strong>
-              <ShownText text={each.signal ?? each.calls.map(({ tool }) => tool).join(", ")} />
-            </strong>
-            {each.untilMs !== null && (
-              <span className="soft">
-                {" "}
-                gives up <When atMs={each.untilMs} />
-              </span>
-            )}
-            <code className="end" title={each.id}>
-              {shortId(each.id)}
-            </code>
-          </li>
-        ))}
+        {nearestFirst(approvals)
+          .slice(0, maxWaiting)
+          .map((each) => (
+            <li key={`${each.what} ${each.tenant} ${each.id}`}>
+              <SubjectLink approval={each} /> waits for{" "}
+              <strong>
+                <ShownText text={each.signal ?? each.calls.map(({ tool }) => tool).join(", ")} />
+              </strong>
+              {each.untilMs !== null && (
+                <span className="soft">
+                  {" "}
+                  gives up <When atMs={each.untilMs} />
+                </span>
+              )}
+              <code className="end" title={each.id}>
+                {shortId(each.id)}
+              </code>
+            </li>
+          ))}
       </ul>
       <p>
         <Link to="/approvals" search={{}}>
           {approvals.length > maxWaiting
-            ? `All that wait, ${exactCount(approvals.length - maxWaiting)} more`
+            ? `All that wait, ${exactCount(approvals.length - maxWaiting)}${approvals.length < maxSeen ? "" : "+"} more`
             : "Approve or deny"}
         </Link>
       </p>
@@ -173,7 +187,16 @@ function Waiting({ approvals }: { approvals: readonly SeenApproval[] }) {
   );
 }
 
-function SubjectLink({ approval: { what, id, name } }: { approval: SeenApproval }) {
+/** The rows of a topic have no order. */
+function nearestFirst(approvals: readonly SeenApproval[]): readonly SeenApproval[] {
+  const untilOf = ({ untilMs }: SeenApproval) => untilMs ?? Infinity;
+  return approvals.toSorted((a, b) => {
+    const [one, other] = [untilOf(a), untilOf(b)];
+    return one === other ? a.sinceMs - b.sinceMs : one - other;
+  });
+}
+
+function SubjectLink({ approval: { what, id, name, tenant } }: { approval: SeenApproval }) {
   const text = <ShownText text={name ?? what} />;
   switch (what) {
     case "task":
@@ -189,23 +212,10 @@ function SubjectLink({ approval: { what, id, name } }: { approval: SeenApproval 
         </Link>
       );
     case "session":
-      return (
-        <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
-          {text}
-        </Link>
-      );
+      return <SessionLink session={{ sessionId: id, tenant }}>{text}</SessionLink>;
   }
 }
 
-const columns = [
-  ["running", "Running"],
-  ["ready", "Ready"],
-  ["delayed", "Delayed"],
-  ["waiting", "After others"],
-  ["blocked", "At a limit"],
-  ["alone", "Alone"],
-  ["failed", "Failed"],
-] as const;
 // More names than a person reads. The palette finds each of them.
 const maxNames = 200;
 
@@ -231,7 +241,7 @@ function ByName({ names }: { names: DepthFacts }) {
           <thead>
             <tr>
               <th scope="col">Name</th>
-              {columns.map(([key, title]) => (
+              {countColumns.map(([key, title]) => (
                 <th scope="col" key={key} className="number">
                   {title}
                 </th>
@@ -250,9 +260,13 @@ function ByName({ names }: { names: DepthFacts }) {
                   </Link>{" "}
                   {counts.paused && <Badge tone="warn">paused</Badge>}
                 </th>
-                {columns.map(([key]) => (
+                {countColumns.map(([key, title]) => (
                   <td key={key} className={`number ${counts[key] === 0 ? "is-none" : ""}`}>
-                    {countText(counts[key])}
+                    {counts[key] === 0 ? (
+                      countText(0)
+                    ) : (
+                      <CountLink name={name} of={key} title={title} count={counts[key]} />
+                    )}
                   </td>
                 ))}
                 <td className={`number ${counts.ready === 0 ? "is-none" : ""}`}>

@@ -34,6 +34,10 @@ const waits: readonly WantedLine[] = [
   { name: "p50", tone: "plain", value: percentileValue("wait", "p50Ms") },
   { name: "p95", tone: "accent", value: percentileValue("wait", "p95Ms") },
 ];
+const oldest: readonly WantedLine[] = [
+  // A gap where none waited, or where the leader hasn't looked.
+  { name: "oldest", tone: "warn", value: ({ gauges }) => gauges["oldestMs"] ?? null },
+];
 const runs: readonly WantedLine[] = [
   { name: "p50", tone: "plain", value: percentileValue("run", "p50Ms") },
   { name: "p95", tone: "accent", value: percentileValue("run", "p95Ms") },
@@ -85,6 +89,7 @@ function TaskPlots({ series }: { series: SeriesFacts }) {
     () => ({
       ended: linesOf(series, ended),
       waits: linesOf(series, waits),
+      oldest: linesOf(series, oldest),
       runs: linesOf(series, runs),
       failures: linesOf(series, failures),
     }),
@@ -120,6 +125,17 @@ function TaskPlots({ series }: { series: SeriesFacts }) {
         link={
           <Link to="/tasks" search={{ status: "pending" }}>
             Waiting
+          </Link>
+        }
+      />
+      <Plot
+        title="Oldest wait"
+        {...lines.oldest}
+        valueText={durationText}
+        isDuration
+        link={
+          <Link to="/queues" search={{}}>
+            Queues
           </Link>
         }
       />
@@ -211,6 +227,20 @@ function shareValue({ gauges }: PlotPoint): number {
 function byUse(one: ThrottleFacts, other: ThrottleFacts): number {
   const used = ({ inFlight, waiting }: ThrottleFacts) => inFlight + waiting;
   return used(other) - used(one) || other.lastUpdateMs - one.lastUpdateMs;
+}
+
+const trendHours = 24;
+const hourMs = 3_600_000;
+
+/** How many tasks of an error failed in each of the last hours by the clock, of those that are failed still. */
+export function GroupTrend({ trend, nowMs }: { trend: readonly number[]; nowMs: number }) {
+  const thisHourMs = Math.floor(nowMs / hourMs) * hourMs;
+  const drawn = useMemo(() => {
+    const values = trend.slice(-trendHours);
+    const timesMs = values.map((_, at) => thisHourMs - (values.length - 1 - at) * hourMs);
+    return { timesMs, lines: [{ name: "failed", tone: "wrong", kind: "bars", values } as const] };
+  }, [trend, thisHourMs]);
+  return <Plot title="Failed with this error per hour" {...drawn} valueText={exactCount} />;
 }
 
 /** How often tasks of a name have failed in the last days, whatever their errors. */

@@ -1,37 +1,39 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useState } from "react";
-import { api, type ShownPod } from "../api.ts";
+import { api } from "../api.ts";
 import { fleetAsks } from "../asks/fleet.ts";
-import { drainText, podsToShow, podStanding, totalsOf, versionsIn } from "../facts/fleet/pods.ts";
+import type { ShownFleet, ShownPod } from "../facts/fleet/fleet.ts";
+import { drainText, holdsOf, podsToShow, podStanding, totalsOf } from "../facts/fleet/pods.ts";
 import { bytesText, counted, durationText, exactCount } from "../facts/spans.ts";
-import { leaderAmong } from "../facts/verdict.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useNow } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
-import { Badge, When, Wide } from "../parts/marks.tsx";
+import { ThrottleLink } from "../parts/links.tsx";
+import { Advice, Badge, When, Wide } from "../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
 import "../styles/pods.css";
 
-const maxNames = 12;
+// More are shown when a person opens them.
+const maxNames = 3;
 // As many as a person reads; the filter finds the others.
 const podsAtOnce = 50;
 const filterFrom = 10;
 
 /** Is the fleet well? Every pod that is up, and those that went down lately. */
 export function PodsPage() {
-  const pods = useLive(["pods"], api.pods);
+  const pods = useLive(["pods"], api.fleet);
   const { find } = useSearch({ from: "/pods" });
   const [plan, setPlan] = useState<PlannedAct>();
   return (
     <>
       <PageTitle name="Pods">Pods</PageTitle>
       <Ready of={pods} what="pods">
-        {(all) => (
+        {(fleet) => (
           <>
-            {(all.length > filterFrom || find !== undefined) && <Find find={find ?? ""} />}
-            <PodList all={all} find={find} onPlan={setPlan} />
-            <SessionLogs pods={all} />
+            {(fleet.pods.length > filterFrom || find !== undefined) && <Find find={find ?? ""} />}
+            <PodList fleet={fleet} find={find} onPlan={setPlan} />
+            <SessionLogs pods={fleet.pods} />
           </>
         )}
       </Ready>
@@ -75,14 +77,15 @@ function Find({ find }: { find: string }) {
 }
 
 type PodListProps = {
-  all: readonly ShownPod[];
+  fleet: ShownFleet;
   find: string | undefined;
   onPlan: (plan: PlannedAct) => void;
 };
 
-function PodList({ all, find, onPlan }: PodListProps) {
+function PodList({ fleet, find, onPlan }: PodListProps) {
   const [limit, setLimit] = useState(podsAtOnce);
-  const { shown, gone } = podsToShow(all, { find, nowMs: useNow() });
+  const { shown, ...lately } = podsToShow(fleet.pods, { find, nowMs: useNow() });
+  const gone = fleet.gone + lately.gone;
   const rest = shown.length - limit;
   if (shown.length === 0 && find !== undefined)
     return (
@@ -101,7 +104,7 @@ function PodList({ all, find, onPlan }: PodListProps) {
   return (
     <>
       <Totals pods={shown} />
-      <PodTable pods={shown.slice(0, limit)} leader={leaderAmong(all)} onPlan={onPlan} />
+      <PodTable pods={shown.slice(0, limit)} onPlan={onPlan} />
       {rest > 0 && (
         <p>
           <button
@@ -111,6 +114,13 @@ function PodList({ all, find, onPlan }: PodListProps) {
           >
             Show {exactCount(Math.min(rest, podsAtOnce))} more of {exactCount(rest)}
           </button>
+        </p>
+      )}
+      {fleet.more > 0 && (
+        <p className="soft">
+          <Advice
+            text={`${counted(fleet.more, "other pod")} left out: \`flotilla pods\` lists all.`}
+          />
         </p>
       )}
       {gone > 0 && (
@@ -134,11 +144,10 @@ function Totals({ pods }: { pods: readonly ShownPod[] }) {
 
 type PodTableProps = {
   pods: readonly ShownPod[];
-  leader: string | undefined;
   onPlan: (plan: PlannedAct) => void;
 };
 
-function PodTable({ pods, leader, onPlan }: PodTableProps) {
+function PodTable({ pods, onPlan }: PodTableProps) {
   const mayAct = useMay("fleet:operate");
   return (
     <Wide label="Pods">
@@ -155,7 +164,7 @@ function PodTable({ pods, leader, onPlan }: PodTableProps) {
               Memory
             </th>
             <th scope="col">In flight</th>
-            <th scope="col">Has handlers for</th>
+            <th scope="col">Handlers</th>
             {mayAct && (
               <th scope="col">
                 <span className="hidden">Act</span>
@@ -165,12 +174,7 @@ function PodTable({ pods, leader, onPlan }: PodTableProps) {
         </thead>
         <tbody>
           {pods.map((pod) => (
-            <PodRow
-              key={pod.podId}
-              pod={pod}
-              isLeader={pod.podId === leader}
-              onPlan={mayAct ? onPlan : undefined}
-            />
+            <PodRow key={pod.podId} pod={pod} onPlan={mayAct ? onPlan : undefined} />
           ))}
         </tbody>
       </table>
@@ -180,20 +184,19 @@ function PodTable({ pods, leader, onPlan }: PodTableProps) {
 
 type PodRowProps = {
   pod: ShownPod;
-  isLeader: boolean;
   onPlan: ((plan: PlannedAct) => void) | undefined;
 };
 
-function PodRow({ pod, isLeader, onPlan }: PodRowProps) {
-  const { podId, status, pulse, metadata, birthMs, lastHeartbeatMs, drain } = pod;
+function PodRow({ pod, onPlan }: PodRowProps) {
+  const { podId, status, pulse, leads, birthMs, lastHeartbeatMs, drain } = pod;
   const isUp = status === "up";
   const { word, tone } = podStanding(pod);
   const left = isUp ? drainText(pod) : undefined;
   return (
     <tr className={isUp ? "" : "is-down"}>
       <th scope="row">
-        <code title={podId}>{shortId(podId)}</code> {isLeader && <Badge tone="accent">leads</Badge>}
-        <p className="soft">{whereOf(metadata)}</p>
+        <code title={podId}>{shortId(podId)}</code> {leads && <Badge tone="accent">leads</Badge>}
+        <p className="soft">{whereOf(pod)}</p>
         <p className="soft">
           started <When atMs={birthMs} />
         </p>
@@ -219,7 +222,7 @@ function PodRow({ pod, isLeader, onPlan }: PodRowProps) {
       </td>
       <td>{isUp && pulse && <InFlight throttles={pulse.throttles} />}</td>
       <td>
-        <NamesOf metadata={metadata} />
+        <NamesOf handlers={pod.handlers} />
       </td>
       {onPlan && (
         <td className="pod-act">
@@ -284,16 +287,18 @@ function Reasons({ pod: { state, drain } }: { pod: ShownPod }) {
 }
 
 /** How many tasks it holds of those that it may, and which of them runs for longest. */
-function Load({ pod: { state, pulse } }: { pod: ShownPod }) {
-  if (!pulse) return <>{state ? `up to ${exactCount(state.holds)}` : "–"}</>;
+function Load({ pod }: { pod: ShownPod }) {
+  const { pulse } = pod;
+  const holds = holdsOf(pod);
+  if (!pulse) return <>{holds === undefined ? "–" : `up to ${exactCount(holds)}`}</>;
   const [longest] = pulse.running;
-  const part = state && state.holds > 0 ? Math.min(1, pulse.held / state.holds) : 0;
+  const part = holds ? Math.min(1, pulse.held / holds) : 0;
   return (
     <>
       {exactCount(pulse.held)}
-      {state && (
+      {holds !== undefined && (
         <>
-          <span className="soft"> of {exactCount(state.holds)}</span>
+          <span className="soft"> of {exactCount(holds)}</span>
           <span className="load" aria-hidden="true">
             <span style={{ width: `${part * 100}%` }} />
           </span>
@@ -320,9 +325,9 @@ function InFlight({ throttles }: { throttles: Pulse["throttles"] }) {
     <ul className="names">
       {throttles.map(({ name, key, inFlight }) => (
         <li key={JSON.stringify([name, key])}>
-          <Link to="/throttles/$throttle" params={{ throttle: name }}>
+          <ThrottleLink throttle={{ name, key }}>
             <ShownText text={visibleLine(key === "" ? name : `${name} (${key})`, 60)} />
-          </Link>{" "}
+          </ThrottleLink>{" "}
           {exactCount(inFlight)}
         </li>
       ))}
@@ -331,30 +336,39 @@ function InFlight({ throttles }: { throttles: Pulse["throttles"] }) {
 }
 
 /** Its tasks and flows, with the versions that they have. */
-function NamesOf({ metadata }: { metadata: ShownPod["metadata"] }) {
-  const names = versionsIn(metadata);
-  return (
+function NamesOf({ handlers }: { handlers: ShownPod["handlers"] }) {
+  const { names, more } = handlers ?? { names: [], more: 0 };
+  const [isOpen, setOpen] = useState(false);
+  const isFew = names.length <= maxNames;
+  const list = (
     <ul className="names">
-      {names.slice(0, maxNames).map(({ name, version }) => (
+      {names.map(({ name, version }) => (
         <li key={name}>
           <ShownText text={visibleLine(name, 60)} />
-          {version !== undefined && <span className="soft"> {visibleLine(`v${version}`, 20)}</span>}
+          {version !== null && <span className="soft"> {visibleLine(`v${version}`, 20)}</span>}
         </li>
       ))}
-      {names.length > maxNames && <li className="soft">{names.length - maxNames} more</li>}
+      {more > 0 && <li className="soft">{exactCount(more)} more</li>}
     </ul>
+  );
+  if (isFew) return list;
+  return (
+    <details className="pod-names" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{counted(names.length + more, "name")}</summary>
+      {isOpen && list}
+    </details>
   );
 }
 
 /** Which pod owns which of the logs that sessions are spread over. */
 function SessionLogs({ pods }: { pods: readonly ShownPod[] }) {
-  const owners = pods.filter(({ logs = [] }) => logs.length > 0);
+  const owners = pods.filter(({ logs }) => logs.length > 0);
   if (owners.length === 0) return null;
   return (
     <section className="block">
       <h2>Session logs</h2>
       <ul className="lines">
-        {owners.slice(0, podsAtOnce).map(({ podId, status, logs = [] }) => (
+        {owners.slice(0, podsAtOnce).map(({ podId, status, logs }) => (
           <li key={podId}>
             <code title={podId}>{shortId(podId)}</code>
             <span className="soft">
@@ -375,8 +389,6 @@ function SessionLogs({ pods }: { pods: readonly ShownPod[] }) {
   );
 }
 
-function whereOf({ host, pid }: ShownPod["metadata"]): string {
-  const shown = (value: unknown) =>
-    typeof value === "string" || typeof value === "number" ? visibleLine(String(value), 60) : "?";
-  return `${shown(host)}, process ${shown(pid)}`;
+function whereOf({ host, pid }: ShownPod): string {
+  return `${host === null ? "?" : visibleLine(host, 60)}, process ${pid ?? "?"}`;
 }

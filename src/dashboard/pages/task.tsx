@@ -1,20 +1,23 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { api, type StepFacts, type TaskFacts, type TaskWhole } from "../api.ts";
+import { originalOf } from "../../protocol/copies.ts";
+import { api, type StepPage, type TaskFacts, type TaskWhole } from "../api.ts";
 import { possibleActs, remarkOf } from "../facts/remark.ts";
-import { bytesText, counted, durationText } from "../facts/spans.ts";
+import { counted } from "../facts/spans.ts";
+import { redriveIn } from "../facts/tasks/redrive.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useNow } from "../live.ts";
 import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { AuditLink } from "../parts/audit-link.tsx";
 import { Block, ErrorBlock, type Fact, FactList } from "../parts/blocks.tsx";
-import { Badge, StatusMark, When, Wide } from "../parts/marks.tsx";
+import { PodLink, SessionLink } from "../parts/links.tsx";
+import { StatusMark, When } from "../parts/marks.tsx";
 import { PageTitle, Ready } from "../parts/states.tsx";
-import { LongText, ShownText } from "../parts/text.tsx";
+import { LongText, shortId, ShownText } from "../parts/text.tsx";
 import { JsonValue } from "../parts/value.tsx";
-import { originalOf } from "../facts/tasks/copy.ts";
 import { CopyDialog } from "./tasks/copy-dialog.tsx";
 import { Dependencies } from "./tasks/dependencies.tsx";
+import { Events, StepBlock } from "./tasks/task-events.tsx";
 import { Why } from "./tasks/why.tsx";
 import { WaterfallChart } from "./waterfall-chart.tsx";
 import "../styles/tasks.css";
@@ -26,7 +29,7 @@ export function OneTaskPage() {
   const found = useLive(["task", taskId], (signal) => api.task(taskId, signal), {
     isSettled: isEnded,
   });
-  const steps = useLive(["steps", taskId], (signal) => api.steps(taskId, signal), {
+  const steps = useLive(["steps", taskId], (signal) => api.steps(taskId, 0, signal), {
     isSettled: () => found.data !== undefined && isEnded(found.data),
   });
   const name = found.data?.task.name;
@@ -45,14 +48,16 @@ export function OneTaskPage() {
         <AuditLink subject={taskId} />
       </p>
       <Ready of={found} what="the task">
-        {(whole) => <TaskBody whole={whole} steps={steps.data?.steps ?? []} />}
+        {(whole) => <TaskBody whole={whole} steps={steps.data ?? noSteps} />}
       </Ready>
     </>
   );
 }
 
-function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFacts[] }) {
-  const { task, events, links } = whole;
+const noSteps: StepPage = { steps: [], next: null };
+
+function TaskBody({ whole, steps }: { whole: TaskWhole; steps: StepPage }) {
+  const { task, events } = whole;
   const remark = remarkOf(task, useNow());
   return (
     <>
@@ -90,12 +95,12 @@ function TaskBody({ whole, steps }: { whole: TaskWhole; steps: readonly StepFact
               <JsonValue value={task.result} label="the result" />
             </Block>
           )}
-          <Steps steps={steps} />
-          <Events whole={whole} />
+          <StepBlock key={`steps of ${task.taskId}`} task={task} page={steps} />
+          <Events key={`events of ${task.taskId}`} whole={whole} />
         </div>
         <div>
           <Facts task={task} />
-          <LinksBlock task={task} links={links} />
+          <LinksBlock whole={whole} />
         </div>
       </div>
     </>
@@ -121,7 +126,7 @@ function Facts({ task }: { task: TaskFacts }) {
     ["Changed", <When key="changed" atMs={task.updatedAtMs} />],
     task.status === "pending" && ["Due", <When key="due" atMs={task.runAtMs} />],
     scheduledAtMs !== null && ["Scheduled for", <When key="at" atMs={scheduledAtMs} />],
-    task.status === "claimed" && ["Pod", <code key="pod">{visibleLine(task.claimedBy, 60)}</code>],
+    task.status === "claimed" && ["Pod", <PodLink key="pod" podId={task.claimedBy} isWhole />],
     task.startedAtMs !== null && ["Handler began", <When key="began" atMs={task.startedAtMs} />],
     ["Failed attempts", attempts],
     snoozes > 0 && ["Snoozes", String(snoozes)],
@@ -146,18 +151,28 @@ const starters: Readonly<Record<string, string>> = {
   schedule: "schedule",
 };
 
-function LinksBlock({ task, links }: { task: TaskFacts; links: TaskWhole["links"] }) {
-  const { startedBy, started, hasMore } = links;
+function LinksBlock({ whole: { task, events, links } }: { whole: TaskWhole }) {
+  const { startedBy, started, hasMore, dependents, copies } = links;
   const { waitsFor } = task;
   const original = originalOf(task.key);
-  const isAlone = startedBy === null && started.length === 0 && waitsFor.length === 0;
-  if (isAlone && original === undefined) return null;
+  const redriveId = redriveIn(events);
+  const many = [started, waitsFor, dependents, copies];
+  const isAlone = startedBy === null && many.every((each) => each.length === 0);
+  if (isAlone && original === undefined && redriveId === undefined) return null;
   return (
     <Block title="Came from, led to">
       <ul className="lines">
         {original !== undefined && (
           <li>
             A copy of <TaskLink taskId={original} />
+          </li>
+        )}
+        {redriveId !== undefined && (
+          <li>
+            Started over by{" "}
+            <Link to="/failures" search={{ redrive: redriveId }} title={redriveId}>
+              the redrive <code>{shortId(visibleLine(redriveId))}</code>
+            </Link>
           </li>
         )}
         {startedBy && (
@@ -182,21 +197,45 @@ function LinksBlock({ task, links }: { task: TaskFacts; links: TaskWhole["links"
             </Link>
           </li>
         )}
+        <LinkedTasks says="Copied to" tasks={copies} />
       </ul>
       <Dependencies taskIds={waitsFor} />
+      {dependents.length > 0 && (
+        <div className="after">
+          <p className="soft">
+            {dependents.length < maxLinked
+              ? `Before ${counted(dependents.length, "task")}:`
+              : `Before ${maxLinked} tasks or more, of which these are the first:`}
+          </p>
+          <ul className="after-list">
+            <LinkedTasks tasks={dependents} />
+          </ul>
+        </div>
+      )}
     </Block>
   );
+}
+
+// What the server tells of a task at most.
+const maxLinked = 100;
+
+function LinkedTasks({ says, tasks }: { says?: string; tasks: TaskWhole["links"]["dependents"] }) {
+  return tasks.map(({ taskId, name, status }) => (
+    <li key={taskId}>
+      {says}{" "}
+      <TaskLink taskId={taskId}>
+        <ShownText text={visibleLine(name ?? "what is gone", 80)} />
+      </TaskLink>{" "}
+      {status !== null && <StatusMark status={status} />}
+    </li>
+  ));
 }
 
 function StarterLink({ startedBy }: { startedBy: NonNullable<TaskWhole["links"]["startedBy"]> }) {
   const { what, id } = startedBy;
   const text = <code>{visibleLine(id, 60)}</code>;
   if (what === "session")
-    return (
-      <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
-        {text}
-      </Link>
-    );
+    return <SessionLink session={{ sessionId: id, tenant: startedBy.tenant }}>{text}</SessionLink>;
   if (what === "schedule")
     return (
       <Link to="/schedules/$scheduleId" params={{ scheduleId: id }}>
@@ -210,107 +249,6 @@ function StarterLink({ startedBy }: { startedBy: NonNullable<TaskWhole["links"][
       </Link>
     );
   return <TaskLink taskId={id} />;
-}
-
-function Steps({ steps }: { steps: readonly StepFacts[] }) {
-  if (steps.length === 0) return null;
-  return (
-    <Block title="Steps">
-      <Wide label="Steps">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Step</th>
-              <th scope="col">Kind</th>
-              <th scope="col" className="number">
-                Took
-              </th>
-              <th scope="col" className="number">
-                Size
-              </th>
-              <th scope="col" className="number">
-                Stored
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {steps.map(({ seq, transition, key, kind, startedAtMs, atMs, bytes, requested }) => (
-              <tr key={seq}>
-                <th scope="row">
-                  <LongText
-                    text={transition === null ? key : `${transition} / ${key}`}
-                    maxChars={200}
-                  />{" "}
-                  {!requested && <Badge>not asked for any more</Badge>}
-                </th>
-                <td>
-                  <Badge tone={kind === "failed" ? "wrong" : "plain"}>{kind}</Badge>
-                </td>
-                <td className="number">{durationText(atMs - startedAtMs)}</td>
-                <td className="number">{bytesText(bytes)}</td>
-                <td className="number soft">
-                  <When atMs={atMs} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </Wide>
-    </Block>
-  );
-}
-
-// Drawn when they are opened, since a task may have a thousand, each with its detail.
-const eventsAtOnce = 50;
-
-function Events({ whole: { events, next } }: { whole: TaskWhole }) {
-  const [isOpen, setOpen] = useState(false);
-  const [shown, setShown] = useState(eventsAtOnce);
-  if (events.length === 0) return null;
-  return (
-    <section className="block">
-      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>
-          <h2>{counted(events.length, "event")}</h2>
-        </summary>
-        <ol className="events">
-          {events
-            .slice(0, isOpen ? shown : 0)
-            .map(({ seq, atMs, type, attempt, podId, detail }) => (
-              <li key={seq}>
-                <p>
-                  <strong>{visibleLine(type.replaceAll("_", " "), 60)}</strong>{" "}
-                  {attempt !== null && <span className="soft">attempt {attempt}</span>}{" "}
-                  {podId !== null && (
-                    <span className="soft">
-                      on <code>{visibleLine(podId, 60)}</code>
-                    </span>
-                  )}{" "}
-                  <span className="soft">
-                    <When atMs={atMs} />
-                  </span>
-                </p>
-                {detail !== null && <JsonValue value={detail} label="the event" />}
-              </li>
-            ))}
-        </ol>
-        {events.length > shown && (
-          <button
-            type="button"
-            className="inline"
-            onClick={() => setShown(shown + eventsAtOnce * 4)}
-          >
-            {counted(events.length - shown, "more event")}
-          </button>
-        )}
-        {next !== null && (
-          <p className="soft">
-            These are the first {counted(events.length, "event")}; the command line has the rest.
-          </p>
-        )}
-      </details>
-    </section>
-  );
 }
 
 function TaskActs({ task }: { task: TaskFacts }) {

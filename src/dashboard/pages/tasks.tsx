@@ -1,18 +1,20 @@
-import { Link, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, type RefObject, useEffect, useMemo, useRef, useState } from "react";
-import { api, errorSentence, type TaskFacts } from "../api.ts";
-import { possibleActs, remarkOf } from "../facts/remark.ts";
+import type { TaskFacts, TaskQuery } from "../api.ts";
+import { bulkFilterOf, possibleBulks, type TickedRow } from "../facts/bulk.ts";
+import { remarkOf } from "../facts/remark.ts";
 import { counted } from "../facts/spans.ts";
+import { type AddressTrouble, addressTrouble } from "../facts/tasks/filter.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLiveTasks, useMay, useNow, useSeesAll } from "../live.ts";
-import { ActDialog, type PlannedAct } from "../parts/act-dialog.tsx";
 import { LiveMark } from "../parts/blocks.tsx";
+import { BulkDialog, BulkLines } from "../parts/bulk-dialog.tsx";
 import { StatusMark, When } from "../parts/marks.tsx";
-import { Empty, PageTitle, Ready } from "../parts/states.tsx";
+import { Empty, Failed, PageTitle, Ready } from "../parts/states.tsx";
 import { shortId, ShownText } from "../parts/text.tsx";
+import { TickedBar, type Ticks, useTicks } from "../parts/ticked-bar.tsx";
 import { FilterBar } from "./filter-bar.tsx";
-import { BulkDialog, BulkLines } from "./tasks/bulk-dialog.tsx";
 import "../styles/tasks.css";
 
 const rowPx = 41;
@@ -23,17 +25,15 @@ const loadAhead = 30;
 /** Where is mine? The tasks that match the address, newest first. */
 export function TasksPage() {
   const filter = useSearch({ from: "/tasks" });
-  const list = useLiveTasks(filter);
-  const [ticked, setTicked] = useState<ReadonlySet<string>>(new Set());
-  const [plan, setPlan] = useState<PlannedAct>();
+  const trouble = addressTrouble(filter);
+  const list = useLiveTasks(filter, { isOff: trouble !== undefined });
   const [isOnAll, setOnAll] = useState(false);
-  const nowMs = useNow();
   const mayAct = useMay("fleet:operate");
   const rows = useMemo(() => list.data?.pages.flatMap(({ tasks }) => tasks), [list.data]);
   const isLive = (list.data?.pages.length ?? 1) <= 1;
   const address = JSON.stringify(filter);
   const isFiltered = address !== "{}";
-  useEffect(() => setTicked(new Set()), [address]);
+  const ticks = useTicks(address);
 
   return (
     <div className="filling">
@@ -41,7 +41,7 @@ export function TasksPage() {
         name="Tasks"
         aside={
           <div className="page-aside">
-            {mayAct && isFiltered && !list.error && (
+            {mayAct && isFiltered && !trouble && !list.error && (
               <button type="button" className="button small" onClick={() => setOnAll(true)}>
                 All that match …
               </button>
@@ -53,41 +53,73 @@ export function TasksPage() {
         Tasks
       </PageTitle>
       <FilterBar filter={filter} />
-      <BulkLines nowMs={nowMs} />
-      <Ready of={{ data: rows, error: list.error, refetch: list.refetch }} what="tasks">
-        {(tasks) =>
-          tasks.length === 0 && list.hasNextPage ? (
-            <NoneSoFar
-              lookedBackToMs={lookedBackTo(list.data?.pages.at(-1))}
-              isLooking={list.isFetchingNextPage}
-              onMore={() => void list.fetchNextPage()}
-            />
-          ) : tasks.length === 0 ? (
-            <NoTasks isFiltered={isFiltered} />
-          ) : (
-            <>
+      <BulkLines noun="task" />
+      {trouble && <UnreadAddress filter={filter} trouble={trouble} />}
+      {!trouble && (
+        <Ready of={{ data: rows, error: list.error, refetch: list.refetch }} what="tasks">
+          {(tasks) =>
+            tasks.length === 0 && list.hasNextPage ? (
+              <NoneSoFar
+                lookedBackToMs={lookedBackTo(list.data?.pages.at(-1))}
+                isLooking={list.isFetchingNextPage}
+                onMore={() => void list.fetchNextPage()}
+              />
+            ) : tasks.length === 0 ? (
+              <NoTasks isFiltered={isFiltered} />
+            ) : (
               <TaskTable
                 tasks={tasks}
-                ticked={ticked}
-                onTick={setTicked}
+                ticks={ticks}
                 hasMore={list.hasNextPage}
                 isLoading={list.isFetchingNextPage}
                 // A page that was searched in vain isn't followed by others unless a person wants that.
+                // One that failed is asked for again by a person, not by every frame.
+                error={list.isFetchNextPageError ? list.error : undefined}
                 isFruitful={(list.data?.pages.at(-1)?.tasks.length ?? 0) > 0}
                 lookedBackToMs={lookedBackTo(list.data?.pages.at(-1))}
                 loadMore={() => void list.fetchNextPage()}
               />
-              <Chosen
-                tasks={tasks.filter(({ taskId }) => ticked.has(taskId))}
-                onPlan={setPlan}
-                onClear={() => setTicked(new Set())}
-              />
-            </>
-          )
-        }
-      </Ready>
-      {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
-      {isOnAll && <BulkDialog filter={filter} onClose={() => setOnAll(false)} />}
+            )
+          }
+        </Ready>
+      )}
+      <TickedBar noun="task" rows={(rows ?? []).map(tickedRow)} ticks={ticks} />
+      {isOnAll && (
+        <BulkDialog
+          target={{ noun: "task", filter: bulkFilterOf(filter), acts: possibleBulks(filter) }}
+          onClose={() => setOnAll(false)}
+        />
+      )}
+    </div>
+  );
+}
+
+function tickedRow(task: TaskFacts): TickedRow {
+  const isSetAside = task.status === "pending" && task.setAside !== null;
+  return { id: task.taskId, status: task.status, isSetAside };
+}
+
+/** An address that is no filter. Nothing is asked for, since a list without it would be of something else. */
+function UnreadAddress({
+  filter,
+  trouble: { field, text },
+}: {
+  filter: TaskQuery;
+  trouble: AddressTrouble;
+}) {
+  const navigate = useNavigate();
+  const leaveOut = () => {
+    const rest = Object.entries(filter).filter(([name]) => name !== field);
+    void navigate({ to: "/tasks", search: Object.fromEntries(rest) as TaskQuery });
+  };
+  return (
+    <div className="failed" role="alert">
+      <p>
+        <ShownText text={visibleLine(text, 500)} />
+      </p>
+      <button type="button" className="button" onClick={leaveOut}>
+        Leave it out
+      </button>
     </div>
   );
 }
@@ -140,17 +172,17 @@ function NoTasks({ isFiltered }: { isFiltered: boolean }) {
 
 type TableProps = {
   tasks: readonly TaskFacts[];
-  ticked: ReadonlySet<string>;
-  onTick: (ticked: ReadonlySet<string>) => void;
+  ticks: Ticks;
   hasMore: boolean;
   isLoading: boolean;
+  error: unknown;
   isFruitful: boolean;
   lookedBackToMs: number | undefined;
   loadMore: () => void;
 };
 
 function TaskTable(props: TableProps) {
-  const { tasks, ticked, onTick, hasMore, isLoading, isFruitful, lookedBackToMs, loadMore } = props;
+  const { tasks, ticks, hasMore, isLoading, error, isFruitful, lookedBackToMs, loadMore } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const seesAll = useSeesAll();
   const mayAct = useMay("fleet:operate");
@@ -164,15 +196,11 @@ function TaskTable(props: TableProps) {
   const shown = virtualizer.getVirtualItems();
   const last = shown.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (hasMore && isFruitful && !isLoading && last >= tasks.length - loadAhead) loadMore();
-  }, [hasMore, isFruitful, isLoading, last, tasks.length, loadMore]);
+    const isNear = last >= tasks.length - loadAhead;
+    if (hasMore && isFruitful && !error && !isLoading && isNear) loadMore();
+  }, [hasMore, isFruitful, error, isLoading, last, tasks.length, loadMore]);
 
-  const toggle = (taskId: string) => {
-    const next = new Set(ticked);
-    if (!next.delete(taskId)) next.add(taskId);
-    onTick(next);
-  };
-  const isAllTicked = tasks.every(({ taskId }) => ticked.has(taskId));
+  const isAllTicked = tasks.every(({ taskId }) => ticks.has(taskId));
   const onKeyDown = useRowKeys(scroller, tasks.length, (index) => {
     virtualizer.scrollToIndex(index);
   });
@@ -192,9 +220,7 @@ function TaskTable(props: TableProps) {
                 type="checkbox"
                 aria-label={`Tick all ${counted(tasks.length, "loaded task")}`}
                 checked={isAllTicked}
-                onChange={() =>
-                  onTick(isAllTicked ? new Set() : new Set(tasks.map(({ taskId }) => taskId)))
-                }
+                onChange={() => ticks.set(isAllTicked ? [] : tasks.map(({ taskId }) => taskId))}
               />
             </span>
           )}
@@ -217,13 +243,13 @@ function TaskTable(props: TableProps) {
               ref={virtualizer.measureElement}
               data-index={index}
               aria-rowindex={index + 2}
-              className={`task-row ${ticked.has(tasks[index]!.taskId) ? "is-ticked" : ""}`}
+              className={`task-row ${ticks.has(tasks[index]!.taskId) ? "is-ticked" : ""}`}
               style={{ transform: `translateY(${start}px)` }}
             >
               <TaskCells
                 task={tasks[index]!}
-                isTicked={ticked.has(tasks[index]!.taskId)}
-                onToggle={mayAct ? toggle : undefined}
+                isTicked={ticks.has(tasks[index]!.taskId)}
+                onToggle={mayAct ? ticks.toggle : undefined}
                 showsTenant={seesAll}
               />
             </div>
@@ -235,7 +261,8 @@ function TaskTable(props: TableProps) {
           Loading more …
         </p>
       )}
-      {hasMore && !isFruitful && !isLoading && (
+      {Boolean(error) && !isLoading && <Failed error={error} onRetry={loadMore} />}
+      {hasMore && !isFruitful && !error && !isLoading && (
         <p className="soft loading-more">
           {lookedBackToMs !== undefined && (
             <>
@@ -337,107 +364,4 @@ function useRowKeys(
     } else return;
     event.preventDefault();
   };
-}
-
-/** Acts on the ticked rows. */
-function Chosen({
-  tasks,
-  onPlan,
-  onClear,
-}: {
-  tasks: readonly TaskFacts[];
-  onPlan: (plan: PlannedAct) => void;
-  onClear: () => void;
-}) {
-  const mayAct = useMay("fleet:operate");
-  if (tasks.length === 0 || !mayAct) return null;
-  const retried = tasks.filter((task) => possibleActs(task).retry);
-  const cancelled = tasks.filter((task) => possibleActs(task).cancel);
-  const planFor = (
-    chosen: readonly TaskFacts[],
-    what: Pick<PlannedAct, "title" | "verb" | "isHarmful" | "explanation">,
-    done: string,
-    one: (taskId: string, actId: string) => Promise<unknown>,
-  ): PlannedAct => ({
-    ...what,
-    perform: async ({ actId }) => {
-      const text = await performEach(chosen, done, (taskId, at) => one(taskId, `${actId}-${at}`));
-      onClear();
-      return text;
-    },
-  });
-  return (
-    <div className="chosen" role="region" aria-label="Ticked tasks">
-      <span>{counted(tasks.length, "task")} ticked</span>
-      {retried.length > 0 && (
-        <button
-          type="button"
-          className="button small"
-          onClick={() =>
-            onPlan(
-              planFor(
-                retried,
-                {
-                  title: `Retry ${counted(retried.length, "task")}?`,
-                  verb: "Retry",
-                  explanation: <p>Each starts over, and keeps its stored steps.</p>,
-                },
-                "retried",
-                (taskId, actId) => api.retryTask(taskId, { actId, fromStart: false }),
-              ),
-            )
-          }
-        >
-          Retry {retried.length}
-        </button>
-      )}
-      {cancelled.length > 0 && (
-        <button
-          type="button"
-          className="button small"
-          onClick={() =>
-            onPlan(
-              planFor(
-                cancelled,
-                {
-                  title: `Cancel ${counted(cancelled.length, "task")}?`,
-                  verb: "Cancel them",
-                  isHarmful: true,
-                  explanation: <p>What waits never runs. What runs is asked to stop.</p>,
-                },
-                "cancelled",
-                (taskId, actId) => api.cancelTask(taskId, { actId }),
-              ),
-            )
-          }
-        >
-          Cancel {cancelled.length}
-        </button>
-      )}
-      <button type="button" className="inline" onClick={onClear}>
-        Untick all
-      </button>
-    </div>
-  );
-}
-
-/** Acts on one task after the other. What has changed meanwhile is refused, and the rest goes on. */
-async function performEach(
-  tasks: readonly TaskFacts[],
-  done: string,
-  one: (taskId: string, at: number) => Promise<unknown>,
-): Promise<string> {
-  const refusals: string[] = [];
-  for (const [at, { taskId }] of tasks.entries()) {
-    try {
-      await one(taskId, at);
-    } catch (error) {
-      refusals.push(errorSentence(error));
-    }
-  }
-  const count = tasks.length - refusals.length;
-  const text = `${counted(count, "task")} ${done}.`;
-  return refusals.length === 0
-    ? text
-    : `${text} ${counted(refusals.length, "other")} refused: ${refusals[0]}`;
 }

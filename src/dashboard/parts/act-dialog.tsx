@@ -47,11 +47,15 @@ export function ActDialog({ plan, onClose }: { plan: PlannedAct; onClose: () => 
     try {
       const done = await plan.perform({ actId, isChosen, chosen });
       announce(done);
-      dialog.current?.close();
       readAgain();
+      if (!dialog.current) return;
+      dialog.current.close();
       focusTitle();
     } catch (error) {
-      setTrouble(visibleLine(errorSentence(error), 1_000));
+      const sentence = visibleLine(errorSentence(error), 1_000);
+      // A person who has closed the dialog meanwhile is told all the same.
+      if (dialog.current) setTrouble(sentence);
+      else announce(sentence);
       readAgain();
     } finally {
       setBusy(false);

@@ -1,6 +1,7 @@
 import { type ReactNode, useEffect, useRef } from "react";
 import { useLocation } from "@tanstack/react-router";
 import { errorSentence } from "../api.ts";
+import { serverStateOf } from "../facts/server-state.ts";
 import { visibleLine } from "../facts/visible.ts";
 
 // The page that a browser opens has its focus where the browser puts it.
@@ -90,7 +91,7 @@ type Shown<Data> = {
   refetch(): unknown;
 };
 
-/** What was read; else why not. An error after a success is told by the banner, and the page stays. */
+/** What was read; else why not. After a success the page stays, with the error that the banner doesn't tell. */
 export function Ready<Data>({
   of: { data, error, refetch },
   what,
@@ -100,7 +101,30 @@ export function Ready<Data>({
   what: string;
   children: (data: Data) => ReactNode;
 }) {
-  if (data !== undefined) return <>{children(data)}</>;
+  if (data !== undefined)
+    return (
+      <>
+        {isOfThisAlone(error) && <Outdated error={error} onRetry={() => void refetch()} />}
+        {children(data)}
+      </>
+    );
   if (error) return <Failed error={error} onRetry={() => void refetch()} />;
   return <Loading what={what} />;
+}
+
+/** Whether an error concerns this read, and not the server as a whole. */
+export function isOfThisAlone(error: unknown): boolean {
+  return Boolean(error) && serverStateOf(undefined, [error]).type === "online";
+}
+
+/** Says above what was read before that it can't be read any more, as after its deletion. */
+export function Outdated({ error, onRetry }: { error: unknown; onRetry: () => void }) {
+  return (
+    <div className="failed outdated" role="alert">
+      <p>{visibleLine(errorSentence(error), 1_000)} What is shown is as it was before.</p>
+      <button type="button" className="button" onClick={onRetry}>
+        Try again
+      </button>
+    </div>
+  );
 }

@@ -4,7 +4,7 @@ import { api } from "../api.ts";
 import { mountPath } from "../browser.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useHome, useLive, useSeesAll } from "../live.ts";
-import { isPlaceFor, places } from "./places.ts";
+import { placesFor } from "./places.ts";
 
 type Choice = {
   readonly key: string;
@@ -23,6 +23,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [active, setActive] = useState(0);
   const listId = useId();
+  const seesAll = useSeesAll();
   const choices = useChoices(text.trim());
   const at = Math.min(active, choices.length - 1);
 
@@ -83,7 +84,8 @@ export function Palette({ onClose }: { onClose: () => void }) {
       </ul>
       {choices.length === 0 && (
         <p className="palette-none" role="status">
-          Nothing has this name. A whole id opens its task.
+          Nothing has this name. A whole id opens its{" "}
+          {seesAll ? "task, run, session or pod" : "task, run or session"}.
         </p>
       )}
     </dialog>
@@ -97,18 +99,24 @@ function useChoices(text: string): Choice[] {
   const depth = useLive(["depth"], api.depth, { isOff: !seesAll });
   const wanted = text.toLowerCase();
   const fits = (name: string) => name.toLowerCase().includes(wanted);
+  // An id says what it is of as little as a person remembers it.
+  const kinds = {
+    task: () => navigate({ to: "/tasks/$taskId", params: { taskId: text } }),
+    run: () => navigate({ to: "/runs/$runId", params: { runId: text } }),
+    session: () => navigate({ to: "/sessions/$sessionId", params: { sessionId: text } }),
+    // Pods are of all tenants.
+    ...(seesAll && { pod: () => navigate({ to: "/pods", search: { find: text } }) }),
+  };
   const byId: Choice[] = idLike.test(text)
-    ? [
-        {
-          key: "id",
-          text,
-          kind: "open this task",
-          go: () => void navigate({ to: "/tasks/$taskId", params: { taskId: text } }),
-        },
-      ]
+    ? Object.entries(kinds).map(([kind, go]) => ({
+        key: `id of a ${kind}`,
+        text,
+        kind: `open this ${kind}`,
+        go: () => void go(),
+      }))
     : [];
-  const pages = places
-    .filter((place) => fits(place.name) && isPlaceFor(place, caller))
+  const pages = placesFor(caller)
+    .filter((place) => fits(place.name))
     .map(({ to, name }) => ({
       key: to,
       text: name,

@@ -36,25 +36,29 @@ export const places: readonly Place[] = [
   { to: "/audit", name: "Audit", key: "u", isOfAll: true, needs: "admin" },
 ];
 
-/** Whether a caller has a use for a page. */
-export function isPlaceFor(
-  { isOfAll, needs }: Place,
-  caller: { readonly verbs: readonly Verb[]; readonly tenant?: string | undefined } | undefined,
-): boolean {
+type Caller = { readonly verbs: readonly Verb[]; readonly tenant?: string | undefined };
+
+/** The pages that a caller has a use for. */
+export function placesFor(caller: Caller | undefined): readonly Place[] {
   const seesAll = caller?.tenant === undefined;
-  return (seesAll || !isOfAll) && (needs === undefined || (caller?.verbs.includes(needs) ?? false));
+  const may = (verb: Verb) => caller?.verbs.includes(verb) ?? false;
+  return places.filter(
+    ({ isOfAll, needs }) => (seesAll || !isOfAll) && (needs === undefined || may(needs)),
+  );
 }
 
-/** What keys do, for the list of them. */
-export const keyHelp: readonly (readonly [string, string])[] = [
-  ["Ctrl K, ⌘ K", "find a page, a task's name or an id"],
-  ["?", "list these keys"],
-  ...places.map(({ key, name }) => [`g ${key}`, `go to ${name}`] as const),
-  ["/", "go to the filter"],
-  ["j, k", "next row, row before"],
-  ["x", "tick the row"],
-  ["Enter", "open the row"],
-];
+/** What keys do where these pages are, for the list of them. */
+export function keyHelp(shown: readonly Place[]): readonly (readonly [string, string])[] {
+  return [
+    ["Ctrl K, ⌘ K", "find a page, a task's name or an id"],
+    ["?", "list these keys"],
+    ...shown.map(({ key, name }) => [`g ${key}`, `go to ${name}`] as const),
+    ["/", "go to the filter"],
+    ["j, k", "next row, row before"],
+    ["x", "tick the row"],
+    ["Enter", "open the row"],
+  ];
+}
 
 /** What a press of a key means to the page as a whole. */
 export type KeyCommand =
@@ -72,15 +76,16 @@ export type KeyPress = {
 // After it, `g` is a key like any other.
 const sequenceMs = 1_500;
 
-/** Decides what a key does, and whether the next one follows a `g`. */
+/** Decides what a key does where these pages are, and whether the next one follows a `g`. */
 export function commandOf(
   { key, atMs, isCommand, isTyping }: KeyPress,
   goAtMs: number | undefined,
+  shown: readonly Place[],
 ): { readonly command?: KeyCommand; readonly goAtMs?: number } {
   if (isCommand) return key.toLowerCase() === "k" ? { command: { type: "palette" } } : {};
   if (isTyping) return {};
   if (goAtMs !== undefined && atMs - goAtMs <= sequenceMs) {
-    const place = places.find((each) => each.key === key);
+    const place = shown.find((each) => each.key === key);
     if (place) return { command: { type: "go", to: place.to } };
   }
   if (key === "g") return { goAtMs: atMs };

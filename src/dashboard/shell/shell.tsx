@@ -1,4 +1,4 @@
-import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { Link, Outlet, useLocation, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState } from "react";
 import { api, errorSentence, type HomeFacts } from "../api.ts";
 import { leaveTo, signInHref, wallClockMs } from "../browser.ts";
@@ -7,7 +7,7 @@ import { visibleLine } from "../facts/visible.ts";
 import { announce, HomeContext, useServerState, useHome, useLive, useNotice } from "../live.ts";
 import { Failed, Loading } from "../parts/states.tsx";
 import { Palette } from "./palette.tsx";
-import { commandOf, isPlaceFor, keyHelp, type KeyCommand, places } from "./places.ts";
+import { commandOf, keyHelp, type KeyCommand, placesFor } from "./places.ts";
 
 /** What is around every page: where to go, who is signed in, and whether the server is there. */
 export function Shell() {
@@ -57,7 +57,14 @@ function Stranger({ home, onRetry }: { home: HomeFacts; onRetry: () => void }) {
 function Frame() {
   const [open, setOpen] = useState<"palette" | "help">();
   const { caller } = useHome();
+  const { pathname } = useLocation();
+  const isRun = /\/runs\/[^/]+$/.test(pathname);
+  const nav = useRef<HTMLElement>(null);
   useKeys(setOpen);
+  // On a phone the pages are one line, of which the page in sight is a part.
+  useEffect(() => {
+    nav.current?.querySelector(".is-here")?.scrollIntoView({ inline: "center", block: "nearest" });
+  }, [pathname]);
   return (
     <div className="app">
       <a className="skip" href="#page">
@@ -71,21 +78,21 @@ function Frame() {
         <button type="button" className="find" onClick={() => setOpen("palette")}>
           Find … <kbd>Ctrl K</kbd>
         </button>
-        <nav aria-label="Pages">
+        <nav aria-label="Pages" ref={nav}>
           <ul>
-            {places
-              .filter((place) => isPlaceFor(place, caller))
-              .map(({ to, name }) => (
-                <li key={to}>
-                  <Link
-                    to={to}
-                    activeOptions={{ exact: to === "/", includeSearch: false }}
-                    activeProps={{ className: "is-here" }}
-                  >
-                    {name}
-                  </Link>
-                </li>
-              ))}
+            {placesFor(caller).map(({ to, name }) => (
+              <li key={to}>
+                <Link
+                  to={to}
+                  activeOptions={{ exact: to === "/", includeSearch: false }}
+                  activeProps={{ className: "is-here" }}
+                  // A run is of a flow.
+                  {...(to === "/flows" && isRun && { className: "is-here" })}
+                >
+                  {name}
+                </Link>
+              </li>
+            ))}
           </ul>
         </nav>
         <About onHelp={() => setOpen("help")} />
@@ -164,11 +171,11 @@ function Banner({ state }: { readonly state: ServerState }) {
 
 /** What the last act has done. */
 function Notice() {
-  const text = useNotice();
+  const { text, number } = useNotice();
   return (
     <div className="notice" role="status">
       {text !== "" && (
-        <p>
+        <p key={number}>
           {visibleLine(text, 300)}
           <button
             type="button"
@@ -185,6 +192,7 @@ function Notice() {
 }
 
 function KeyList({ onClose }: { onClose: () => void }) {
+  const { caller } = useHome();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     dialog.current?.showModal();
@@ -193,7 +201,7 @@ function KeyList({ onClose }: { onClose: () => void }) {
     <dialog ref={dialog} className="dialog" aria-label="Keys" onClose={onClose}>
       <h2>Keys</h2>
       <dl className="keys">
-        {keyHelp.map(([keys, what]) => (
+        {keyHelp(placesFor(caller)).map(([keys, what]) => (
           <div key={keys}>
             <dt>
               <kbd>{keys}</kbd>
@@ -213,6 +221,7 @@ function KeyList({ onClose }: { onClose: () => void }) {
 
 function useKeys(setOpen: (what: "palette" | "help") => void): void {
   const navigate = useNavigate();
+  const { caller } = useHome();
   const goAtMs = useRef<number>(undefined);
   useEffect(() => {
     const perform = (command: KeyCommand) => {
@@ -230,7 +239,7 @@ function useKeys(setOpen: (what: "palette" | "help") => void): void {
         isCommand: event.ctrlKey || event.metaKey,
         isTyping: event.altKey || isField(event.target),
       };
-      const { command, goAtMs: next } = commandOf(press, goAtMs.current);
+      const { command, goAtMs: next } = commandOf(press, goAtMs.current, placesFor(caller));
       goAtMs.current = next;
       if (!command) return;
       event.preventDefault();
@@ -238,7 +247,7 @@ function useKeys(setOpen: (what: "palette" | "help") => void): void {
     };
     document.addEventListener("keydown", onKeyDown);
     return () => document.removeEventListener("keydown", onKeyDown);
-  }, [navigate, setOpen]);
+  }, [navigate, setOpen, caller]);
 }
 
 function isField(target: EventTarget | null): boolean {

@@ -171,13 +171,14 @@ export function cancelContract(kind: StoreKind): void {
     test("one that the pod learns of while it reads signals isn't missed", async () => {
       const held = holding(harness.database, signalReadStatement, "answer");
       const waits = flow("waits", { version: 1 }).signal("word").end();
-      let isTold = false;
+      let isReported = false;
       const listening: Database = {
         ...held.database,
         async read(statement) {
           const rows = await held.database.read(statement);
           const isPoll = statement.strings === readTaskStates([]).strings;
-          if (isPoll && rows.some((row) => Number(row["cancel_requested"]) === 1)) isTold = true;
+          if (isPoll && rows.some((row) => Number(row["cancel_requested"]) === 1))
+            isReported = true;
           return rows;
         },
       };
@@ -185,7 +186,7 @@ export function cancelContract(kind: StoreKind): void {
       const { runId } = await harness.start(waits, null);
       await harness.queue.until("the look", () => held.reached);
       await harness.cancel(runId);
-      await harness.queue.until("the poll that tells of it", () => isTold);
+      await harness.queue.until("the poll that tells of it", () => isReported);
       held.letGo();
       expect(await harness.ended(runId)).toMatchObject({ status: "cancelled" });
     });

@@ -162,6 +162,29 @@ export function runListsContract(kind: StoreKind): void {
       expect(walked).toBeLessThanOrEqual(walkBounds.entries);
     });
 
+    test("of all flows are checked where they are read, in a statement for each piece", async () => {
+      const stored = Array.from({ length: 5_000 }, (_, id): Given => ({
+        id,
+        flow: ["order", "report", "zip"][id % 3]!,
+        status: "completed",
+        tenant: id === 3 ? "acme" : "default",
+        at: null,
+        isRun: true,
+        parked: 0,
+      }));
+      await insert(stored);
+      let statements = 0;
+      const read: Database["read"] = (statement, options) => {
+        statements++;
+        return queue.database.read(statement, options);
+      };
+      const client = createRuns(queue, { ...queue, database: { ...queue.database, read } });
+      expect((await client.list({ tenant: "none" })).runs).toEqual([]);
+      // The names of the flows, a first piece of a page's size, and then 2,000 at a time.
+      expect(statements).toBeLessThanOrEqual(5);
+      expect(await all({ tenant: "acme" })).toEqual([idOf(3)]);
+    });
+
     test("hold what a key, a pod, a session, a run or a span of time names", async () => {
       const started = async (options: StartOptions) =>
         (await runs.start("order", null, options)).runId;

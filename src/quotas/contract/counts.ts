@@ -76,7 +76,7 @@ export function tenantCountsContract(kind: StoreKind): void {
       const journal = createSqlJournal({ database, ids });
       const clock = movableClock();
       const head = await take(journal, logId);
-      const owner = createOwner(head, await journal.busy(logId), {
+      const owner = createOwner(head, await journal.recover(head), {
         journal,
         clock,
         random: systemRandom,

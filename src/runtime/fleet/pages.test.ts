@@ -14,11 +14,15 @@ test("everything that pages read of the fleet is read on the connections for pag
   const given: Partial<Record<keyof FleetPages, readonly unknown[]>> = {
     task: ["t"],
     taskStates: [["t"]],
+    newestTasks: [{ tenant: "acme", limit: 50 }],
     links: ["t"],
     run: ["r"],
     doing: [["order"]],
     throttle: ["openai"],
+    throttleSummaries: [{ limit: 1_000 }],
     sessions: ["default", { limit: 1 }],
+    sessionOwner: ["default", "s"],
+    bulkPreview: [{ action: "cancel", filter: { name: "mail" } }],
   };
   for (const [name, call] of Object.entries(pages)) {
     read.mockClear();

@@ -4,6 +4,7 @@ import { type MovableClock, movableClock } from "../../base/contract/movable-clo
 import { dayMs, hourMs, minuteMs } from "../../base/durations.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
+import { silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import { emptyTables } from "../../store/contract/kinds.ts";
@@ -94,6 +95,7 @@ export function seriesContract(kind: StoreKind): void {
         const clock: MovableClock = movableClock(startOf(nowMs, minuteMs));
         const recorder = createRecorder();
         let setBackMs = 0;
+        const warnings: string[] = [];
         const storeNowMs = () => clock.now() - setBackMs;
         const writer = createSeriesWriter({
           podId: "pod-1",
@@ -101,12 +103,14 @@ export function seriesContract(kind: StoreKind): void {
           clock,
           recorder,
           storeNowMs,
+          log: { ...silentLogger, warn: (_, text) => void warnings.push(text) },
         });
         writer.tick();
         return {
           clock,
           recorder,
           writer,
+          warnings,
           async pass(byMs: number): Promise<void> {
             await clock.advance(byMs);
             writer.tick();
@@ -116,6 +120,28 @@ export function seriesContract(kind: StoreKind): void {
           count: (completed = 1) => countOf(recorder.tally("task", "mail"), "completed", completed),
         };
       };
+      test("the oldest wait is that of the pod that has seen the longest, and of an hour that of its worst minute", async () => {
+        const at = startOf(nowMs - minutesKeptMs - 2 * hourMs, hourMs);
+        const waited = (minutes: number, pod: string, oldestMs: number): SeriesRow => {
+          const tally = newTally();
+          tally.gauges["oldestMs"] = oldestMs;
+          const counts = encodeCounts(tally);
+          return { span: minuteMs, at: at + minutes * minuteMs, subject: "task:mail", pod, counts };
+        };
+        // Two pods may take themselves for the leader, and one may write twice.
+        await put(waited(0, "a", 5_000), waited(0, "b", 7_000), waited(1, "b", 6_000));
+        await put(waited(0, "b", 7_000));
+        const seen = async (step: "minute" | "hour") => {
+          const span = { fromMs: at, toMs: at + hourMs };
+          const { points } = await reader().read({ subject: "task:mail", step, ...span });
+          return points.map(({ gauges }) => gauges["oldestMs"]);
+        };
+        expect([await seen("minute"), await seen("hour")]).toEqual([[7_000, 6_000], [7_000]]);
+        await leaderOn(database).pass();
+        expect(await seen("hour")).toEqual([7_000]);
+        expect(await stored()).toHaveLength(1);
+      });
+
       test("are written once a minute, as that minute's counts in all", async () => {
         const { count, pass, clock } = startWriter();
         const first = clock.now();
@@ -175,10 +201,14 @@ export function seriesContract(kind: StoreKind): void {
         expect(await total()).toBe(7);
       });
 
-      test("of a minute that is closed are left out, and those of the others written", async () => {
-        await closeTo(nowMs - minuteMs);
-        await put(row(nowMs - minuteMs, "pod-1", 5), row(nowMs, "pod-1", 2));
-        expect(await total()).toBe(2);
+      test("of a minute that is closed are left out, which is logged, and those of the others written", async () => {
+        const { count, pass, warnings } = startWriter();
+        await closeTo(startOf(nowMs, minuteMs));
+        count(5);
+        await pass(minuteMs);
+        count(2);
+        await pass(minuteMs);
+        expect([await total(), warnings]).toEqual([2, [expect.stringContaining("closed")]]);
       });
 
       test("stay, if the store's clock is set back and the same minutes come again", async () => {

@@ -31,8 +31,10 @@ const buyer = agent("buyer", function* ({ messages }): Generator<Chunk | string>
   yield { type: "tool-approval-request", toolCallId: "c", approvalId: "p" };
 });
 const guide = agent("guide", async function* (context) {
-  const isTold = context.messages.at(-1)!.parts.some(({ state }) => state === "output-available");
-  if (isTold) return yield "thank you";
+  const isReported = context.messages
+    .at(-1)!
+    .parts.some(({ state }) => state === "output-available");
+  if (isReported) return yield "thank you";
   const wait = async (_input: object, _options: object) => later({ signal: "approve" });
   const { ask: asking } = durable(context, { tools: { ask: { execute: wait } } }).tools;
   const toolCallId = "c";
@@ -366,6 +368,10 @@ describe("acts on sessions", () => {
     const actor = { kind: "cli", user: "ada", address: "here" } as const;
     await actAs(actor, () => sessionService.archive("default", id));
     expect(await entriesOf(id)).toMatchObject([{ actor: "cli/ada", action: "sessions.archive" }]);
+    // Its tenant is the session's, by which the session is found.
+    const { sessionId } = await server.sessions.create("acme", { users: ["bob"] });
+    await actAs(actor, () => sessionService.archive("acme", sessionId));
+    expect(await entriesOf(sessionId)).toMatchObject([{ actor: "cli/ada", tenant: "acme" }]);
   });
 
   test("of a program and of a handler leave none", async () => {

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
 import type { Redrive } from "../../dead-letters/redrive.ts";
+import type { FleetPages } from "../../runtime/fleet/pages.ts";
 import { type Caller, canSee, heldTenant } from "../auth/caller.ts";
 import { route, type Route } from "../route.ts";
 import { deadLetterSpecs } from "./dead-letters.schema.ts";
@@ -9,10 +10,11 @@ import { withoutUndefined } from "./tasks.ts";
 export type DeadLetterRoutes = {
   /** The leader's where the leader is in this process, because it has the groups in memory. */
   deadLetters: () => DeadLetters;
+  pages: Pick<FleetPages, "redrives">;
 };
 
 /** Failed tasks grouped by their errors, redrives, and discards. `deadLetters` validates selections. */
-export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
+export function deadLetterRoutes({ deadLetters, pages }: DeadLetterRoutes): Route[] {
   /** A redrive that isn't of the caller's tenant alone answers as a missing one does. */
   const found = async (caller: Caller, redriveId: string): Promise<Redrive> => {
     const redrive = await deadLetters().getRedrive(redriveId);
@@ -47,7 +49,7 @@ export function deadLetterRoutes({ deadLetters }: DeadLetterRoutes): Route[] {
       return { status: 202, body: await deadLetters().redrive(held(caller, selection), options) };
     }),
     route(deadLetterSpecs.redrives).to(async ({ caller, query }) => {
-      return { status: 200, body: await deadLetters().redrives(held(caller, query)) };
+      return { status: 200, body: await pages.redrives(held(caller, query)) };
     }),
     route(deadLetterSpecs.getRedrive).to(async ({ caller, params: { redriveId } }) => {
       return { status: 200, body: await found(caller, redriveId) };

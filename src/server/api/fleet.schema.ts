@@ -1,64 +1,13 @@
 import { z } from "zod";
 import { roles, verbs } from "../../protocol/verbs.ts";
+import { fleet, pod } from "./pods.schema.ts";
 import { described, label, named, next, paging, spec, time, wholeNumber } from "./schema.ts";
 
-const drainState = () => z.enum(["draining", "drained"]);
-
-const pod = named(
-  "Pod",
-  z.object({
-    podId: z.string(),
-    status: z.enum(["up", "down"]),
-    birthMs: time(),
-    lastHeartbeatMs: time(),
-    beat: z.int(),
-    drain: described(
-      drainState().nullable(),
-      "Set while it is to take no more work: `drained` once nothing that it had begun is left.",
-    ),
-    state: described(
-      z
-        .object({
-          holds: described(z.int(), "How many tasks it holds at most, right now."),
-          drain: drainState().optional(),
-          reasons: z.array(z.object({ code: z.string(), text: z.string() })).readonly(),
-        })
-        .nullable(),
-      "Why it claims no more, as of its last heartbeat.",
-    ),
-    pulse: described(
-      z
-        .object({
-          claimed: described(z.int(), "Tasks that it has claimed since its start."),
-          ended: described(
-            z.record(z.string(), z.int()).readonly(),
-            "How attempts and runs have ended since its start, by outcome.",
-          ),
-          chunks: described(z.int(), "Chunks of answers that have ended since its start."),
-          lagMs: described(z.int(), "How late its event loop was."),
-          memoryBytes: z.int().nullable(),
-          held: described(z.int(), "How many tasks and runs it holds."),
-          throttles: described(
-            z
-              .array(z.object({ name: z.string(), key: label(z.string()), inFlight: z.int() }))
-              .readonly(),
-            "The throttles with the most of its calls in flight.",
-          ),
-          running: described(
-            z.array(z.object({ taskId: z.string(), startedAtMs: time() })).readonly(),
-            "The tasks that it has run for longest.",
-          ),
-        })
-        .nullable(),
-      "What it stored of itself with its last heartbeat, in at most 600 bytes.",
-    ),
-    metadata: label(z.record(z.string(), z.unknown()).readonly()),
-    logs: described(
-      z.array(z.int()).readonly(),
-      "The logs of sessions that it owns; absent in the answer to a drain.",
-    ).optional(),
-  }),
-);
+const natsState = () =>
+  described(
+    z.enum(["connected", "away"]).optional(),
+    "With `nats` in the config. While it is away, work goes on more slowly.",
+  );
 
 const byStatus = z.object({
   pending: z.int(),
@@ -243,6 +192,16 @@ export const fleetSpecs = {
     answers: { 200: named("Pods", z.object({ pods: z.array(pod) })) },
     errors: [],
   }),
+  fleet: spec({
+    method: "get",
+    path: "/v1/fleet",
+    operationId: "getFleet",
+    tag: "fleet",
+    summary: "The pods in brief, for pages about hundreds of them.",
+    verb: "fleet:read",
+    answers: { 200: fleet },
+    errors: [],
+  }),
   drain: spec({
     method: "post",
     path: "/v1/pods/{podId}/drain",
@@ -405,14 +364,25 @@ export const fleetSpecs = {
     path: "/health/ready",
     operationId: "getReady",
     tag: health,
-    summary: "Whether the store can be written to.",
+    summary: "Whether the store can be written to, or sessions go on without it.",
     answers: {
-      200: named("Ready", z.object({ status: z.literal("ready") })),
+      200: named(
+        "Ready",
+        z.object({
+          status: z.literal("ready"),
+          nats: natsState(),
+          archive: described(
+            z.literal("away").optional(),
+            'With `nats.use: "all"`: the database is away. Sessions go on, and it gets what they store later; tasks wait.',
+          ),
+        }),
+      ),
       503: named(
         "NotReady",
         z.object({
           status: z.literal("not ready"),
           reason: described(z.string(), "`stopping`, or the code of what went wrong."),
+          nats: natsState(),
         }),
       ),
     },

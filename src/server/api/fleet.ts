@@ -7,7 +7,7 @@ import { openApi } from "../openapi.ts";
 import type { Readiness } from "../readiness.ts";
 import { route, type Route } from "../route.ts";
 import { heldTenant } from "../auth/caller.ts";
-import { auditSpecs } from "./audit.schema.ts";
+import { auditSpecs } from "./access/audit.schema.ts";
 import { approvalSpecs } from "./waiting/approvals.schema.ts";
 import { fleetSpecs } from "./fleet.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
@@ -29,13 +29,23 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     route(fleetSpecs.live).to(() => ({ status: 200, body: { status: "live" } })),
     route(fleetSpecs.ready).to(async () => {
       const found = await readiness();
-      if (found.ready) return { status: 200, body: { status: "ready" } };
-      const body = { status: "not ready", reason: found.reason } as const;
+      // Work goes on without it, more slowly.
+      const nats = flotilla.natsState === null ? {} : { nats: flotilla.natsState };
+      if (found.ready) return { status: 200, body: { status: "ready", ...nats } };
+      // Sessions go on without the database, unless a balancer takes out every pod.
+      const goesOn = flotilla.hasStreamLogs && flotilla.natsState === "connected";
+      if (goesOn && found.reason !== "stopping") {
+        return { status: 200, body: { status: "ready", ...nats, archive: "away" } };
+      }
+      const body = { status: "not ready", reason: found.reason, ...nats } as const;
       return { status: 503, body, headers: { "Retry-After": "1" } };
     }),
     ...(metrics ? [metricsRoute({ flotilla, metrics, clock, log })] : []),
     route(fleetSpecs.pods).to(async () => {
       return { status: 200, body: { pods: await flotilla.pages.pods() } };
+    }),
+    route(fleetSpecs.fleet).to(async () => {
+      return { status: 200, body: await flotilla.pages.fleet() };
     }),
     // The pod reads it with its next heartbeat.
     route(fleetSpecs.drain).to(async ({ params: { podId } }) => {
@@ -48,7 +58,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       return { status: 200, body: await flotilla.tasks.stats({ exact: query.exact === "true" }) };
     }),
     route(fleetSpecs.depth).to(async () => {
-      return { status: 200, body: { names: Object.fromEntries(await flotilla.tasks.depth()) } };
+      return { status: 200, body: { names: Object.fromEntries(await flotilla.pages.depth()) } };
     }),
     route(fleetSpecs.series).to(async ({ query }) => {
       const { subject, from: fromMs, to: toMs, span: spanMs, step } = query;
@@ -60,7 +70,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
     }),
     route(approvalSpecs.list).to(async ({ caller, query }) => {
       const filter = { ...query, tenant: heldTenant(caller, query.tenant) };
-      return { status: 200, body: await flotilla.approvals(withoutUndefined(filter)) };
+      return { status: 200, body: await flotilla.pages.approvals(withoutUndefined(filter)) };
     }),
     // It can be read, and is changed by no route.
     route(auditSpecs.list).to(async ({ query }) => {
@@ -83,7 +93,8 @@ function metricsRoute({
     const depth = () => flotilla.tasks.depth();
     const throttles = async () => (await flotilla.throttles.list({ limit: 1_000 })).throttles;
     const doing = (flows: readonly string[]) => flotilla.runs.doing(flows);
-    const text = await metrics.collect({ depth, throttles, doing, clock, log });
+    const nats = () => flotilla.natsState;
+    const text = await metrics.collect({ depth, throttles, doing, nats, clock, log });
     return { status: 200, body: text, headers: { "Content-Type": metrics.contentType } };
   });
 }

@@ -9,7 +9,7 @@ import { withoutUndefined } from "./tasks.ts";
 import type { TaskContract } from "../../tasks/model.ts";
 
 export type ScheduleRoutes = {
-  flotilla: Pick<Flotilla, "schedules" | "tasks">;
+  flotilla: Pick<Flotilla, "schedules" | "tasks" | "pages">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body that is read. */
@@ -26,7 +26,7 @@ export function scheduleRoutes({ flotilla, contracts, maxBytes }: ScheduleRoutes
 
   return [
     route(scheduleSpecs.list).to(async ({ query }) => {
-      const page = await schedules.list(withoutUndefined(query));
+      const page = await flotilla.pages.schedules(withoutUndefined(query));
       const noWorker = new Set(
         await flotilla.tasks.noWorker(page.schedules.map(({ name }) => name)),
       );

@@ -157,6 +157,19 @@ export const listing = {
   ...paging,
 };
 
+/** Query parameters of a list of sessions. */
+export const sessionListing = {
+  user: z.string().min(1).max(500).optional(),
+  agent: z.string().min(1).max(500).optional(),
+  status: z.enum(["active", "archived"]).optional(),
+  state: z.enum(["idle", "catching_up", "waiting", "compacting"]).optional(),
+  metadata: described(
+    z.string(),
+    "As `metadata.<path>=<value>`: a value of the metadata, as JSON or as text. A caller that looks after sessions of others needs `payloads:read`.",
+  ).optional(),
+  ...paging,
+};
+
 /** Where a list has got to, in the answer of one that is searched only so far at a time. */
 export const reach = {
   next: described(
@@ -215,6 +228,8 @@ export const startedTask = named(
   }),
 );
 
+const linkedTask = startedTask.pick({ taskId: true, name: true, status: true, tenant: true });
+
 export const links = named(
   "Links",
   z.object({
@@ -231,6 +246,11 @@ export const links = named(
       "The tasks and runs that it has started, at most a hundred.",
     ),
     hasMore: z.boolean(),
+    dependents: described(
+      z.array(linkedTask),
+      "The tasks and runs that come after it, at most a hundred.",
+    ),
+    copies: described(z.array(linkedTask), "The copies of it that were run, at most a hundred."),
   }),
   "Who started what. To a caller of one tenant: only what is of that tenant.",
 );
@@ -253,6 +273,7 @@ export const eventDetail = () =>
       "intent",
       "next",
       "reason",
+      "redriveId",
       "request",
       "retryAtMs",
       "sinceMs",

@@ -107,6 +107,7 @@ test("pods are shown with their pulses", async () => {
     lagMs: 2,
     memoryBytes: 1_000,
     held: 1,
+    leadsSinceMs: 7,
     throttles,
     running,
   };
@@ -116,7 +117,7 @@ test("pods are shown with their pulses", async () => {
   ]);
   const { body } = await get("/v1/pods");
   expect(body.pods).toMatchObject([
-    { podId: "pod-1", pulse },
-    { podId: "pod-2", pulse: null },
+    { podId: "pod-1", pulse, leads: true },
+    { podId: "pod-2", pulse: null, leads: false },
   ]);
 });

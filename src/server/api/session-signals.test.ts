@@ -14,8 +14,10 @@ const sockets: SocketClient[] = [];
 
 /** Waits for a signal, as tools of durable agents do. */
 const guide = agent("guide", async function* (context) {
-  const isTold = context.messages.at(-1)!.parts.some(({ state }) => state === "output-available");
-  if (isTold) return yield "thank you";
+  const isReported = context.messages
+    .at(-1)!
+    .parts.some(({ state }) => state === "output-available");
+  if (isReported) return yield "thank you";
   const schema = z.object({ ok: z.boolean() });
   const wait = async (_input: object, _options: object) => later({ signal: "approve", schema });
   const { ask } = durable(context, { tools: { ask: { execute: wait } } }).tools;

@@ -6,13 +6,23 @@ import { textMessage, startTestServer } from "../contract/test-server.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const key = "a-key-of-16-chars-or-more";
+const viewer = "a-key-of-a-viewer-here";
+const reader = "a-key-of-a-reader-here";
 let server: Awaited<ReturnType<typeof startTestServer>>;
 
 beforeAll(async () => {
   const echo = agent("echo", () => "as you say");
   server = await startTestServer({
     use: [echo],
-    server: { tokens: { secret }, apiKeys: [key], origins: ["https://app.example"] },
+    server: {
+      tokens: { secret },
+      apiKeys: [
+        key,
+        { key: viewer, role: "viewer", tenant: "acme" },
+        { key: reader, role: "viewer", tenant: "acme", verbs: ["payloads:read"] },
+      ],
+      origins: ["https://app.example"],
+    },
   });
 });
 afterAll(() => server[Symbol.asyncDispose]());
@@ -254,6 +264,64 @@ describe("users over HTTP", () => {
     await eve("POST", `${at}/read`, { seq: 1 });
     await until("it to be read", async () => {
       return (await eve("GET", "/v1/inbox")).body.sessions[0]?.unread === 0;
+    });
+  });
+});
+
+describe("sessions by their metadata", () => {
+  const ofTicket = "/v1/sessions?metadata.ticket.id=7";
+  const idsOf = ({ body }: { body: { sessions: { sessionId: string }[] } }) =>
+    body.sessions.map(({ sessionId }) => sessionId).toSorted();
+
+  beforeAll(async () => {
+    for (const [sessionId, users, metadata] of [
+      ["of-yan", ["yan"], { ticket: { id: 7 }, password: "hunter2" }],
+      ["of-uma", ["uma"], { ticket: { id: 7 } }],
+      ["of-none", ["uma"], { ticket: { id: "7" } }],
+    ])
+      await program("POST", "/v1/sessions", { sessionId, users, metadata });
+  });
+
+  test("are found by callers that see it, each among what it may see", async () => {
+    expect(idsOf(await program("GET", ofTicket))).toEqual(["of-uma", "of-yan"]);
+    expect(idsOf(await (await as("uma"))("GET", ofTicket))).toEqual(["of-uma"]);
+    const named = await as("uma", { sessions: ["of-none"] });
+    expect(idsOf(await named("GET", ofTicket))).toEqual([]);
+    const quoted = `/v1/sessions?metadata.ticket.id=${encodeURIComponent('"7"')}`;
+    expect(idsOf(await program("GET", quoted))).toEqual(["of-none"]);
+    const elsewhere = await program("GET", ofTicket, undefined, { "Flotilla-Tenant": "other" });
+    expect(elsewhere.body).toEqual({ sessions: [], next: null, lookedBackTo: null });
+  });
+
+  test("aren't found by callers that see shapes alone, nor by what no caller is shown", async () => {
+    expect(await withBearer(viewer)("GET", ofTicket)).toMatchObject({
+      status: 403,
+      body: { error: { code: "forbidden", details: { verb: "payloads:read" } } },
+    });
+    expect(idsOf(await withBearer(reader)("GET", ofTicket))).toEqual(["of-uma", "of-yan"]);
+    expect(await withBearer(reader)("GET", "/v1/sessions?metadata.password=hunter2")).toMatchObject(
+      {
+        status: 403,
+        body: { error: { message: expect.stringContaining("isn't shown to callers") } },
+      },
+    );
+  });
+
+  const deep = Array.from({ length: 50 }, () => "a").join(".");
+  test.each([
+    ["metadata=7", "metadata needs a path: write metadata.<path>=<value>"],
+    ["metadata.__proto__=7", "must be a path"],
+    ["metadata.constructor.__proto__=7", "must be a path"],
+    ["metadata.a%22b=7", "must be a path"],
+    ["metadata.a%25=7", "must be a path"],
+    [`metadata.${deep}=7`, "must be a path of 1 to 5 names"],
+    ["metadata.id=9007199254740993", "within 2^53"],
+    ["payload.id=7", "unknown option `payload.id`"],
+    ["metadata.id=7&cursor=made-up", "cursor must be the `next` of an earlier page"],
+  ])("are refused with a sentence for ?%s", async (query, message) => {
+    expect(await program("GET", `/v1/sessions?${query}`)).toMatchObject({
+      status: 400,
+      body: { error: { code: "invalid_option", message: expect.stringContaining(message) } },
     });
   });
 });

@@ -3,6 +3,7 @@ import type { Json } from "../../base/json.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
 import type { ToolResult } from "../../protocol/message.ts";
 import { checkUnredacted } from "../../redaction/redactor.ts";
+import type { FleetPages } from "../../runtime/fleet/pages.ts";
 import { parseParts, parseToolResults } from "../../protocol/parse-frame.ts";
 import type {
   SendMessage,
@@ -12,15 +13,25 @@ import type {
   StopTurn,
 } from "../../sessions/service.ts";
 import { type TenantQuotas, whileAdmitted, type Written } from "../admission/tenant-quotas.ts";
-import { type Caller, requireVerb, localUser, may, onlyTenant, userOf } from "../auth/caller.ts";
+import {
+  type Caller,
+  canSee,
+  localUser,
+  may,
+  noSession,
+  onlyTenant,
+  requireVerb,
+  userOf,
+} from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
 import { sessionSpecs } from "./sessions.schema.ts";
 import { turnSpecs } from "./turns.schema.ts";
-import { withoutUndefined, traceOf, visibleLinks } from "./tasks.ts";
+import { checkMetadataFilter, traceOf, valuesIn, withoutUndefined } from "./tasks.ts";
 
 type SessionRoutes = {
   sessions: SessionService;
+  pages: Pick<FleetPages, "sessionOwner">;
   members: Members;
   quotas?: Pick<TenantQuotas, "session" | "write"> | undefined;
   /** The longest body that is read. */
@@ -28,7 +39,8 @@ type SessionRoutes = {
 };
 
 /** Sessions: create, read, change and write to them. */
-export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRoutes): Route[] {
+export function sessionRoutes(parts: SessionRoutes): Route[] {
+  const { sessions, pages, members, quotas, maxBytes } = parts;
   /** The tenant and the id, after checking that the caller may use the session. */
   const checkedKey = async (caller: Caller, sessionId: string, options: CheckOptions) => {
     await members.check(caller, sessionId, options);
@@ -69,10 +81,14 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
       return { status: 201, body: sessionBody(session) };
     }),
     route(sessionSpecs.list).to(async ({ caller, query }) => {
+      const { metadata, ...given } = query;
       const user = listedUser(caller, query.user);
-      const filter = { ...withoutUndefined(query), ...(user !== undefined && { user }) };
+      const values = metadata === undefined ? undefined : valuesIn(metadata);
+      if (values) checkMetadataFilter(caller, values);
       const page = await sessions.list(caller.tenant, {
-        ...filter,
+        ...withoutUndefined(given),
+        ...(user !== undefined && { user }),
+        ...(values && { metadata: values }),
         ...(caller.sessions && { only: [...caller.sessions] }),
       });
       return { status: 200, body: { ...page, sessions: page.sessions.map(sessionBody) } };
@@ -139,10 +155,15 @@ export function sessionRoutes({ sessions, members, quotas, maxBytes }: SessionRo
       const shown = isShown ? turns : turns.map((turn) => ({ ...turn, podId: null }));
       return { status: 200, body: { turns: [...shown], next } };
     }),
+    route(turnSpecs.owner).to(async ({ caller, params: { sessionId } }) => {
+      const owner = await pages.sessionOwner(...(await keyForRead(caller, sessionId)));
+      if (!owner) throw noSession(sessionId);
+      return { status: 200, body: owner };
+    }),
     route(turnSpecs.tasks).to(async ({ caller, params: { sessionId } }) => {
       const found = await sessions.started(...(await keyForRead(caller, sessionId)));
-      const { started, hasMore } = visibleLinks(caller, { startedBy: null, ...found });
-      return { status: 200, body: { started, hasMore } };
+      const started = found.started.filter((each) => canSee(caller, each));
+      return { status: 200, body: { started, hasMore: found.hasMore } };
     }),
     route(sessionSpecs.send, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {

@@ -5,13 +5,15 @@ import type { Flotilla } from "../../runtime/connect.ts";
 import { type JsonRow, parseLine, parseRow, readLines } from "../../runtime/json-rows.ts";
 import type { EachResult, EnqueueRow, RowOutcome } from "../../tasks/enqueue/each.ts";
 import { createPathRules, hidden } from "../../redaction/paths.ts";
-import { sharedRedactor } from "../../redaction/redactor.ts";
+import { checkUnredacted, sharedRedactor } from "../../redaction/redactor.ts";
 import { sensitivePaths } from "../../redaction/sensitive.ts";
-import type { ListOptions, TaskEventsOptions } from "../../tasks/tasks.ts";
+import type { JsonValues } from "../../store/json-values.ts";
+import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Links } from "../../links/links.ts";
 import { type Caller, canSee, heldTenant, onlyTenant, requireVerb } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { parseBody, readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
+import { seesContent } from "../serializer.ts";
 import { validate } from "../validate.ts";
 import { newTask, taskSpecs } from "./tasks.schema.ts";
 import { whySpecs } from "./waiting/why.schema.ts";
@@ -57,6 +59,8 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   return [
     route(taskSpecs.enqueue, { maxBytes }).to(async ({ body, context }) => {
       const { name, input, options } = parseRow("the body", await body());
+      // As in a copy of a task whose payload was shown without its secrets.
+      checkUnredacted("input", input);
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
       const noWorker = (await noWorkerAmong(flotilla, [name])).has(name);
@@ -77,14 +81,15 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       return { status: 201, body: { tasks: Object.fromEntries(answers) } };
     }),
     route(taskSpecs.list).to(async ({ caller, query, context }) => {
-      const { payload, setAside, ...given } = query;
+      const { payload, setAside, ids, ...given } = query;
       const filter = withoutUndefined({ ...given, tenant: heldTenant(caller, query.tenant) });
-      const values = payload === undefined ? undefined : payloadValues(payload);
+      const values = payload === undefined ? undefined : valuesIn(payload);
       if (values) checkPayloadFilter(caller, { name: query.name, contracts, payload: values });
       const { signal } = context.req.raw;
       const listed = {
         ...filter,
         ...(setAside && { setAside: true as const }),
+        ...(ids !== undefined && { ids: ids.split(",") }),
         ...(values && { payload: values }),
         signal,
       };
@@ -145,10 +150,8 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
   ];
 }
 
-type PayloadValues = NonNullable<ListOptions["payload"]>;
-
-/** The values that a query has gathered, of which each is JSON or text. */
-function payloadValues(gathered: string): PayloadValues {
+/** The values by their paths that a query has gathered, of which each is JSON or text. */
+export function valuesIn(gathered: string): JsonValues {
   const pairs = JSON.parse(gathered) as [string, string][];
   return Object.fromEntries(pairs.map(([path, text]) => [path, scalarOf(text)]));
 }
@@ -171,26 +174,54 @@ export function checkPayloadFilter(
   requireVerb(caller, "payloads:read");
   if (typeof payload !== "object" || payload === null) return;
   const marked = createPathRules(sensitivePaths(contracts?.get(name)?.input).map(hidden));
-  for (const [path, value] of Object.entries(payload)) {
+  refuseHidden(payload, {
+    what: "payload",
+    listed: "tasks",
+    isHidden: (names, whole) =>
+      names.some((_, at) => marked?.at(names.slice(0, at + 1)) === "hidden") ||
+      sharedRedactor.value(whole, "input") !== whole,
+  });
+}
+
+/** The same for values of the metadata of sessions, of which callers see those that they look after. */
+export function checkMetadataFilter(caller: Caller, values: JsonValues): void {
+  if (!seesContent(caller)) requireVerb(caller, "payloads:read");
+  refuseHidden(values, {
+    what: "metadata",
+    listed: "sessions",
+    isHidden: (_, whole) => sharedRedactor.value(whole, "metadata") !== whole,
+  });
+}
+
+type HiddenParts = {
+  readonly what: "payload" | "metadata";
+  readonly listed: string;
+  /** Whether a value, in the objects that its path names, is shown to no caller. */
+  readonly isHidden: (names: readonly string[], whole: unknown) => boolean;
+};
+
+function refuseHidden(values: object, { what, listed, isHidden }: HiddenParts): void {
+  for (const [path, value] of Object.entries(values)) {
     const names = path.split(".", maxPathNames);
     const whole = names.reduceRight<unknown>((inner, name) => ({ [name]: inner }), value);
-    const isMarked = names.some((_, at) => marked?.at(names.slice(0, at + 1)) === "hidden");
-    // The same value comes back where nothing in it is hidden.
-    if (!isMarked && sharedRedactor.value(whole, "input") === whole) continue;
+    if (!isHidden(names, whole)) continue;
     throw new FlotillaError(
       "forbidden",
-      `payload.${names.join(".").slice(0, 80)} isn't shown to callers, so tasks can't be listed by it`,
+      `${what}.${names.join(".").slice(0, 80)} isn't shown to callers, so ${listed} can't be listed by it`,
     );
   }
 }
 
 /** Without what is of another tenant, unless the caller may see all. */
-export function visibleLinks(caller: Caller, { startedBy, started, hasMore }: Links) {
+export function visibleLinks(caller: Caller, links: Links) {
+  const { startedBy, started, hasMore, dependents, copies } = links;
   const isSeen = (linked: { readonly tenant: string | null }) => canSee(caller, linked);
   return {
     startedBy: startedBy && isSeen(startedBy) ? startedBy : null,
     started: started.filter(isSeen),
     hasMore,
+    dependents: dependents.filter(isSeen),
+    copies: copies.filter(isSeen),
   };
 }
 

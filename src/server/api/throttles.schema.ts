@@ -3,6 +3,8 @@ import { label, named, next, pageLimit, paging, described, spec, time } from "./
 
 // The maximum of a throttle's declaration.
 const throttleText = () => z.string().max(200);
+// As the list takes it in code: a name and a key of that length, escaped and encoded.
+const maxCursorChars = 3_300;
 
 const pod = named(
   "ThrottlePod",
@@ -98,6 +100,7 @@ const permit = named(
           what: z.enum(["task", "run", "turn"]),
           id: described(z.string(), "Of the task or run; of a turn: of its session."),
           name: described(z.string().nullable(), "Of the task, the flow or the agent."),
+          tenant: described(z.string().nullable(), "Of a turn: of its session.").optional(),
           epoch: described(z.int().nullable(), "Of a turn.").optional(),
           attempt: described(z.int().nullable(), "Of a turn.").optional(),
         })
@@ -165,7 +168,13 @@ export const throttleSpecs = {
     tag,
     summary: "A page of throttles over all pods, ordered by name and key.",
     verb: "fleet:read",
-    query: z.strictObject(paging),
+    query: z.strictObject({
+      ...paging,
+      cursor: described(
+        z.string().max(maxCursorChars),
+        "The `next` of the page before. It has a name and a key in it.",
+      ).optional(),
+    }),
     answers: { 200: named("ThrottlePage", z.object({ throttles: z.array(throttle), next })) },
     errors: ["invalid_option"],
   }),

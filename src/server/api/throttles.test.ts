@@ -54,6 +54,8 @@ describe("throttles over HTTP", () => {
       { name: "a", key: "x/y" },
       { name: "a/b", key: "" },
       { name: "ü?&", key: '"' },
+      { name: "計".repeat(200), key: "計".repeat(200) },
+      { name: "\u{10000}".repeat(100), key: "\u0001".repeat(200) },
     ];
     for (const each of places) await storeThrottle(database, { ...each, bound: 1 });
     const seen: unknown[] = [];
@@ -70,9 +72,14 @@ describe("throttles over HTTP", () => {
       `/v1/throttles/${encodeURIComponent("ü?&")}?key=${encodeURIComponent('"')}`,
     );
     expect(found.status).toBe(200);
-    expect(await ask("GET", "/v1/throttles?cursor=nonsense")).toMatchObject({
-      status: 400,
-      body: { error: { code: "invalid_option" } },
+    const long = Buffer.from(JSON.stringify(["a".repeat(4_000), ""])).toString("base64url");
+    for (const wrong of ["nonsense", long, "x".repeat(8_000)])
+      expect(await ask("GET", `/v1/throttles?cursor=${wrong}`)).toMatchObject({
+        status: 400,
+        body: { error: { code: "invalid_option" } },
+      });
+    await expect(testStore.flotilla.throttles.list({ cursor: long })).rejects.toMatchObject({
+      code: "invalid_option",
     });
   });
 
@@ -88,6 +95,13 @@ describe("throttles over HTTP", () => {
     const unpinned = await ask("POST", "/v1/throttles/openai/unpin", { key: "gpt" });
     expect(unpinned.body.throttle).not.toHaveProperty("pinned");
     expect(unpinned.body.throttle.bound).toBe(5);
+    // Names and keys may have slashes, so that the subject alone says neither.
+    const { body: audit } = await ask("GET", "/v1/audit?subject=openai%2Fgpt");
+    const filter = { name: "openai", key: "gpt" };
+    expect(audit.entries).toMatchObject([
+      { action: "throttles.unpin", filter },
+      { action: "throttles.pin", filter },
+    ]);
   });
 
   test.each<[string, string, unknown, number, string]>([

@@ -5,11 +5,15 @@ import { throttleSpecs } from "./throttles.schema.ts";
 import { withoutUndefined } from "./tasks.ts";
 
 /** Throttles: read, pin and unpin them. */
-export function throttleRoutes({ flotilla }: { flotilla: Pick<Flotilla, "throttles"> }): Route[] {
-  const { throttles } = flotilla;
+export function throttleRoutes({
+  flotilla,
+}: {
+  flotilla: Pick<Flotilla, "throttles" | "pages">;
+}): Route[] {
+  const { throttles, pages } = flotilla;
   return [
     route(throttleSpecs.list).to(async ({ query }) => {
-      return { status: 200, body: await throttles.list(withoutUndefined(query)) };
+      return { status: 200, body: await pages.throttles(withoutUndefined(query)) };
     }),
     route(throttleSpecs.get).to(async ({ params: { name }, query }) => {
       const throttle = await throttles.get(name, withoutUndefined(query));

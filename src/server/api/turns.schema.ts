@@ -47,7 +47,17 @@ const turn = named(
   "An attempt at a turn.",
 );
 
-/** What became of a session's turns: attempts, and what they started. */
+const owner = named(
+  "SessionOwner",
+  z.object({
+    logId: described(z.int(), "The log that the session is in, as `GET /v1/pods` lists them."),
+    term: described(z.int(), "Grows with every new owner of the log."),
+    podId: described(z.string().nullable(), "Null while the log is free."),
+  }),
+  "The pod that owns the log of a session.",
+);
+
+/** What became of a session's turns: attempts, what they started, and the pod that sees to them. */
 export const turnSpecs = {
   turns: spec({
     method: "get",
@@ -62,6 +72,16 @@ export const turnSpecs = {
       limit: described(wholeNumber({ min: 1, max: 1_000 }), "Default 100.").optional(),
     }),
     answers: { 200: named("Turns", z.object({ turns: z.array(turn), next })) },
+    errors: sessionErrors,
+  }),
+  owner: spec({
+    method: "get",
+    path: `${sessionPath}/owner`,
+    operationId: "getSessionOwner",
+    tag: "sessions",
+    summary: "The pod that owns the log of a session, and with it decides what is stored in it.",
+    verb: "fleet:read",
+    answers: { 200: owner },
     errors: sessionErrors,
   }),
   tasks: spec({

@@ -133,3 +133,17 @@ describe("GET /v1/sessions/{sessionId}/tasks", () => {
     expect(byAdmin.body.links).toMatchObject({ startedBy: { id: sessionId } });
   });
 });
+
+describe("GET /v1/sessions/{sessionId}/owner", () => {
+  test("names the pod, its log and its term, to callers that look after the fleet alone", async () => {
+    const { status, body } = await ask(key, "GET", `${session}/owner`);
+    expect([status, body]).toEqual([
+      200,
+      { logId: 0, term: expect.any(Number), podId: server.pod.podId },
+    ]);
+    expect((await ask(key, "GET", `${session}/owner`, undefined, "other")).status).toBe(404);
+    expect((await ask(key, "GET", "/v1/sessions/none/owner")).status).toBe(404);
+    for (const bearer of [await token({}), shops])
+      expect((await ask(bearer, "GET", `${session}/owner`)).status).toBe(403);
+  });
+});

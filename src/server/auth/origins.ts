@@ -97,7 +97,7 @@ export function checkOwnSite(
   if (isOwn && isOriginAllowed(origin, header("host"), origins)) return;
   throw new FlotillaError(
     "forbidden",
-    "requests from pages of other sites are refused: send a key or a token, or add the site to server.origins",
+    "requests from pages of other sites are refused: send a key or a token, or add the site to `origins`",
   );
 }
 

@@ -43,7 +43,7 @@ function emptyFile(path: string): void {
     .prepare("select name from sqlite_schema where type = 'table'")
     .all()
     // What the first migration has written belongs to the schema.
-    .filter(({ name }) => !/_(?:migration|bus_secret)$/.test(String(name)));
+    .filter(({ name }) => !/_(?:migration|bus_secret|log_place)$/.test(String(name)));
   const deletes = tables.map(({ name }) => `delete from "${String(name)}"`);
   file.exec(["begin immediate", ...deletes, "commit"].join(";"));
   file.close();

@@ -129,15 +129,36 @@ describe("/ without keys, on this machine", () => {
     let looks = 0;
     const depth = () => {
       looks++;
-      return testStore.flotilla.tasks.depth();
+      return testStore.flotilla.pages.depth();
     };
     const { get } = appHarness({
       ...testStore.flotilla,
-      tasks: { ...testStore.flotilla.tasks, depth },
+      pages: { ...testStore.flotilla.pages, depth },
     });
     await Promise.all(Array.from({ length: 20 }, () => get("/")));
     await get("/", { Accept });
     expect(looks).toBe(1);
+  });
+
+  test("and the routes that the overview reads keep to the connections for pages", async () => {
+    const refuse = () => Promise.reject(new Error("an ordinary connection is used"));
+    const { flotilla } = testStore;
+    const { get } = appHarness({
+      ...flotilla,
+      pods: refuse,
+      sessionCounts: refuse,
+      approvals: refuse,
+      tasks: { ...flotilla.tasks, depth: refuse },
+      runs: { ...flotilla.runs, doing: refuse },
+      throttles: { ...flotilla.throttles, list: refuse },
+      schedules: { ...flotilla.schedules, list: refuse },
+      bulk: { ...flotilla.bulk, list: refuse },
+      deadLetters: { ...flotilla.deadLetters, redrives: refuse },
+    });
+    expect((await get("/")).body).toHaveProperty("overview");
+    const lists = ["approvals", "bulk", "depth", "dlq/redrives", "pods", "schedules", "throttles"];
+    for (const list of lists)
+      expect([list, (await get(`/v1/${list}`)).status]).toEqual([list, 200]);
   });
 });
 

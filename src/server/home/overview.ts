@@ -4,16 +4,16 @@ import type { Logger } from "../../base/log.ts";
 import type { DoingCounts } from "../../flows/counts.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
+import type { PodCounts } from "../../pods/pods.ts";
 import type { Depth } from "../../tasks/inspect/depth.ts";
 import { createScrapeCache } from "../metrics/scrape-cache.ts";
 
 /** Counts of the store, at a cost that doesn't grow with it: no number is exact beyond 10,000. */
 export type Overview = {
   readonly tasks: Readonly<Record<(typeof taskStates)[number], number>>;
-  /** Of this program's flows. */
   readonly runs: Readonly<Record<(typeof runStates)[number], number>>;
   readonly sessions: { readonly all: number; readonly busy: number };
-  readonly pods: { readonly up: number; readonly down: number };
+  readonly pods: Omit<PodCounts, "totals">;
   /** Runs that wait for a signal, such as a person's approval. */
   readonly waiting: readonly WaitingRun[];
 };
@@ -82,10 +82,10 @@ export function createOverview(
 async function readOverview({ flotilla, machines = [] }: OverviewParts): Promise<Overview> {
   const flows = [...new Set(machines.map(({ name }) => name))];
   const [depth, doing, sessions, pods, waiting] = await Promise.all([
-    flotilla.tasks.depth(),
-    flotilla.runs.doing(flows),
-    flotilla.sessionCounts(),
-    flotilla.pods(),
+    flotilla.pages.depth(),
+    flotilla.pages.doing(),
+    flotilla.pages.sessionCounts(),
+    flotilla.pages.podCounts(),
     waitingRuns(flotilla, flows.slice(0, maxFlowsRead)),
   ]);
   return { ...countsOf({ depth, doing, pods }), sessions, waiting };
@@ -99,14 +99,13 @@ export function countsOf({
 }: {
   depth: Depth;
   doing: DoingCounts;
-  pods: readonly { readonly status: "up" | "down" }[];
+  pods: PodCounts;
 }): Pick<Overview, "tasks" | "runs" | "pods"> {
   const tasks = [...depth].flatMap(([name, counts]) => (doing.has(name) ? [] : [counts]));
-  const up = pods.filter(({ status }) => status === "up").length;
   return {
     tasks: summed(taskStates, tasks),
     runs: summed(runStates, [...doing.values()]),
-    pods: { up, down: pods.length - up },
+    pods: { up: pods.up, down: pods.down },
   };
 }
 

@@ -12,6 +12,8 @@ export type ScrapeParts = {
   throttles?: () => Promise<readonly ThrottleView[]>;
   /** What the open runs of these flows do. */
   doing?: (flows: readonly string[]) => Promise<DoingCounts>;
+  /** Whether NATS can be used; null where it isn't configured. */
+  nats?: () => "connected" | "away" | null;
   clock: Clock;
   log: Logger;
 };

@@ -99,7 +99,40 @@ describe("metrics", () => {
     }
     const families = parseExposition(await scrape(metrics, async () => depthOf(names)));
     expect([...families.keys()].filter((name) => !name.startsWith("flotilla_"))).toEqual([]);
-    expect(families.size).toBe(67);
+    expect(families.size).toBe(71);
+  });
+
+  test("show how far the database is behind logs that aren't in it, and nothing without such logs", async () => {
+    const none = await scrape(createMetrics(), async () => new Map());
+    expect(none).not.toMatch(/session_(?:unarchived|archive|trims|aside)/);
+    const state = { isAway: true, unarchivedEntries: 7, unarchivedBytes: 4_096, lagMs: 1_500 };
+    let trims = 2;
+    const pod = { podId: "p1", leader: "p1", running: 0, capacity: { holds: 1, reasons: [] } };
+    const metrics = createMetrics({
+      pod: () => ({ ...pod, archiveState: () => ({ ...state, trims, aside: 1, leftOut: 0 }) }),
+    });
+    metrics.observe({ type: "record_unknown" });
+    metrics.observe({ type: "record_resent" });
+    metrics.observe({ type: "record_fenced" });
+    metrics.observe({ type: "log_taken", tookMs: 300 });
+    await scrape(metrics, async () => new Map());
+    trims = 5;
+    const lines = (await scrape(metrics, async () => new Map())).split("\n");
+    for (const line of [
+      "flotilla_session_unarchived_entries 7",
+      "flotilla_session_unarchived_bytes 4096",
+      "flotilla_session_archive_lag_seconds 1.5",
+      "flotilla_session_archive_away 1",
+      "flotilla_session_trims_total 5",
+      "flotilla_session_aside_total 1",
+      "flotilla_session_records_unknown_total 1",
+      "flotilla_session_records_resent_total 1",
+      "flotilla_session_records_fenced_total 1",
+      "flotilla_session_take_seconds_count 1",
+      "flotilla_session_take_seconds_sum 0.3",
+    ]) {
+      expect(lines).toContain(line);
+    }
   });
 
   test("count the tokens that steps used, and those that the journal has saved", async () => {

@@ -1,6 +1,7 @@
 import { Registry } from "prom-client";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../../runtime/pod.ts";
+import type { ArchiveState } from "../../sessions/log/archive/journal.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
 import { createDepthGauges } from "./tasks.ts";
@@ -25,6 +26,7 @@ export type Metrics = {
 type MetricsPod = Pick<Pod, "podId" | "leader" | "running" | "capacity"> & {
   readonly throttles?: { here(): readonly LimiterSnapshot[] };
   sessionLoad?(): SessionLoad | undefined;
+  archiveState?(): ArchiveState | undefined;
 };
 
 export type MetricsOptions = {
@@ -141,6 +143,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     "Requests and frames that this server refused because a quota of their tenant was used up, by quota",
     ["quota"],
   );
+  let nats: ReturnType<typeof make.gauge> | undefined;
   const running = make.gauge("flotilla_tasks_running", "Tasks that run on this pod now");
   make.gauge("flotilla_slots", "Tasks that this pod could run at once").set(slots);
   const holds = make.gauge(
@@ -232,6 +235,10 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
         case "turn_ended":
         case "tokens":
         case "record":
+        case "record_unknown":
+        case "record_resent":
+        case "record_fenced":
+        case "log_taken":
         case "log_owned":
         case "log_lost":
         case "sockets":
@@ -253,7 +260,13 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
       }
       leads.set(current !== undefined && current.leader === current.podId ? 1 : 0);
       beatAge.set(lastBeatMs === undefined ? 0 : (clock.monotonic() - lastBeatMs) / 1_000);
-      sessions.show(current?.sessionLoad?.());
+      const natsState = parts.nats?.() ?? null;
+      if (natsState !== null) {
+        // Without NATS a 0 would look like a fault.
+        nats ??= make.gauge("flotilla_nats_connected", "Whether this process can use NATS, 1 or 0");
+        nats.set(natsState === "connected" ? 1 : 0);
+      }
+      sessions.show(current?.sessionLoad?.(), current?.archiveState?.());
       throttles.showPod(current?.throttles?.here() ?? []);
       await Promise.all([depth.refresh(parts), throttles.refresh(parts), runs.refresh(parts)]);
       return registry.metrics();

@@ -1,5 +1,6 @@
 import type { ModelTotal } from "../../base/usage.ts";
 import type { PodEvent } from "../../runtime/pod.ts";
+import type { ArchiveState } from "../../sessions/log/archive/journal.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 import type { Instruments } from "./instruments.ts";
@@ -8,10 +9,24 @@ type SessionMetricEvent =
   | SocketEvent
   | Extract<
       PodEvent,
-      { type: "turn_started" | "turn_ended" | "tokens" | "record" | "log_owned" | "log_lost" }
+      {
+        type:
+          | "turn_started"
+          | "turn_ended"
+          | "tokens"
+          | "record"
+          | "record_unknown"
+          | "record_resent"
+          | "record_fenced"
+          | "log_taken"
+          | "log_owned"
+          | "log_lost";
+      }
     >;
 
 const seconds = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+// Elections of servers take up to 9 seconds, and a take may wait for one.
+const takeSeconds = [0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30];
 const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5];
 
 // Code chooses the names of models, and each is a series that the scraper keeps for long.
@@ -54,6 +69,24 @@ export function createSessionMetrics(make: Instruments) {
     "From sending a record to its commit.",
     commitSeconds,
   );
+  const unknown = make.counter(
+    "flotilla_session_records_unknown_total",
+    "Times that it wasn't known whether a record had been committed.",
+  );
+  const resent = make.counter(
+    "flotilla_session_records_resent_total",
+    "Times that such a record was sent again.",
+  );
+  const fenced = make.counter(
+    "flotilla_session_records_fenced_total",
+    "Records that weren't committed because another pod had taken the log.",
+  );
+  const takes = make.histogram(
+    "flotilla_session_take_seconds",
+    "From the start of taking a log until all was read that its owner needs.",
+    takeSeconds,
+  );
+  const archive = createArchiveMetrics(make);
   const owned = make.gauge("flotilla_session_logs_owned", "Logs that this pod owns.");
   const lost = make.counter(
     "flotilla_session_logs_lost_total",
@@ -103,7 +136,8 @@ export function createSessionMetrics(make: Instruments) {
 
   return {
     /** Sets the gauges of a scrape. */
-    show(load: SessionLoad | undefined): void {
+    show(load: SessionLoad | undefined, archived: ArchiveState | undefined): void {
+      if (archived) archive.show(archived);
       waiting.set(load?.turnsWaiting ?? 0);
       followed.set(load?.feeds ?? 0);
       subscribers.set(load?.subscribers ?? 0);
@@ -131,6 +165,14 @@ export function createSessionMetrics(make: Instruments) {
           records.inc();
           entries.inc(event.entries);
           return commits.observe(event.durationMs / 1_000);
+        case "record_unknown":
+          return unknown.inc();
+        case "record_resent":
+          return resent.inc();
+        case "record_fenced":
+          return fenced.inc();
+        case "log_taken":
+          return takes.observe(event.tookMs / 1_000);
         case "log_owned":
           return owned.set(event.owned);
         case "sockets":
@@ -141,6 +183,50 @@ export function createSessionMetrics(make: Instruments) {
           owned.set(event.owned);
           return lost.inc();
       }
+    },
+  };
+}
+
+/**
+ * How far the database is behind logs that aren't in it. Made with the first scrape that has such logs: without
+ * them a 0 would look like an archive that keeps up.
+ */
+function createArchiveMetrics(make: Instruments) {
+  const makeAll = () => ({
+    entries: make.gauge(
+      "flotilla_session_unarchived_entries",
+      "Entries of logs that this pod owns which the database doesn't have yet.",
+    ),
+    bytes: make.gauge("flotilla_session_unarchived_bytes", "Bytes of their records."),
+    lag: make.gauge(
+      "flotilla_session_archive_lag_seconds",
+      "How long the oldest of them has waited.",
+    ),
+    away: make.gauge(
+      "flotilla_session_archive_away",
+      "1 while the database takes nothing from this pod's logs.",
+    ),
+    trims: make.counter(
+      "flotilla_session_trims_total",
+      "Times that a log of this pod was trimmed behind what the database has.",
+    ),
+    aside: make.counter(
+      "flotilla_session_aside_total",
+      "Entries that the database refused and that were set aside for an operator.",
+    ),
+  });
+  let made: ReturnType<typeof makeAll> | undefined;
+  let before = { trims: 0, aside: 0 };
+  return {
+    show({ isAway, unarchivedEntries, unarchivedBytes, lagMs, trims, aside }: ArchiveState): void {
+      made ??= makeAll();
+      made.entries.set(unarchivedEntries);
+      made.bytes.set(unarchivedBytes);
+      made.lag.set(lagMs / 1_000);
+      made.away.set(isAway ? 1 : 0);
+      made.trims.inc(Math.max(0, trims - before.trims));
+      made.aside.inc(Math.max(0, aside - before.aside));
+      before = { trims, aside };
     },
   };
 }

@@ -24,11 +24,13 @@ const Accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 const cookie = "who=ada";
 const ends: (() => Promise<void> | void)[] = [];
 let folder: string;
+// Long enough to be sent compressed.
+const script = "// the dashboard\n".repeat(200);
 
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-mount-"));
   mkdirSync(join(folder, "@dashboard"));
-  writeFileSync(join(folder, "@dashboard/index-BbUE0B6c.js"), "// the dashboard");
+  writeFileSync(join(folder, "@dashboard/index-BbUE0B6c.js"), script);
   writeFileSync(
     join(folder, "index.html"),
     `<!doctype html><title>Dashboard</title><script type="module" src="./@dashboard/index-BbUE0B6c.js"></script>`,
@@ -97,14 +99,16 @@ const hosts: Record<string, (ops: MountedDashboard, path: string) => Listener> =
   "Hono, by a route": (ops, path) =>
     ofFetch(new Hono().all(`${bare(path)}/*`, (c) => ops.fetch(c.req.raw)).fetch),
   "Next's router": (ops, path) =>
-    ofFetch((asked) => {
+    ofFetch(async (asked) => {
       const { pathname } = new URL(asked.url);
       // As it does with every path but the first.
       if (pathname.endsWith("/") && pathname !== "/")
         return new Response(null, { status: 308, headers: { Location: pathname.slice(0, -1) } });
       const below = pathname.slice(bare(path).length + 1);
       const params = Promise.resolve(below === "" ? {} : { path: below.split("/") });
-      return ops.next[asked.method as "GET"](asked, { params });
+      const { status, headers, body } = await ops.next[asked.method as "GET"](asked, { params });
+      const kept = [...headers].filter(([name]) => !/^content-(encoding|length)$/.test(name));
+      return new Response(body, { status, headers: kept });
     }),
 };
 const bare = (path: string) => path.replace(/\/$/, "");
@@ -126,9 +130,9 @@ describe.each(Object.entries(hosts))("mounted in %s", (_, host) => {
         const page = await open(address);
         expect([address, page.status]).toEqual([address, 200]);
         const [, src] = /src="([^"]+)"/.exec(await page.text())!;
-        const script = new URL(src!, page.url).href;
-        expect(script).toBe(`${at}/@dashboard/index-BbUE0B6c.js`);
-        expect(await (await open(script)).text()).toBe("// the dashboard");
+        const linked = new URL(src!, page.url).href;
+        expect(linked).toBe(`${at}/@dashboard/index-BbUE0B6c.js`);
+        expect(await (await open(linked)).text()).toBe(script);
       }
       const json = { headers: { Accept: "application/json", cookie } };
       const home = await (await fetch(`${at}/`, json)).json();
@@ -145,6 +149,19 @@ describe.each(Object.entries(hosts))("mounted in %s", (_, host) => {
       expect((await fetch(`${at}/v1/tasks`)).status).toBe(401);
     },
   );
+
+  test("lets pages of the origins act that its options name, and tells others which option that is", async () => {
+    const origin = "https://app.example.com";
+    const url = await listen(host(mounted({ login, origins: [origin] }), "/ops"));
+    const ask = (method: string, headers: Record<string, string>) =>
+      fetch(`${url}/ops/v1/tasks/none/cancel`, { method, headers: { cookie, ...headers } });
+    const asked = await ask("OPTIONS", { origin, "Access-Control-Request-Method": "POST" });
+    expect([asked.status, asked.headers.get("access-control-allow-origin")]).toEqual([204, origin]);
+    expect((await ask("POST", { origin })).status).toBe(404);
+    const refused = await ask("POST", { origin: "https://evil.example" });
+    const { error } = (await refused.json()) as { error: { message: string } };
+    expect([refused.status, error.message]).toEqual([403, expect.stringMatching(/to `origins`$/)]);
+  });
 
   test("sends what is live as it comes, until the host closes it", async () => {
     const ops = mounted({ login });

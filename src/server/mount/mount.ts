@@ -57,6 +57,9 @@ export type DashboardOptions<Host = unknown> = {
 /** What a route of Next's app router is called with besides the request. */
 export type RouteContext = { readonly params: unknown };
 
+/** With the one by which browsers ask whether a page of another origin may act. */
+type NextMethod = "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "OPTIONS";
+
 export type RouteHandler = (request: Request, context: RouteContext) => Promise<Response>;
 
 /** The dashboard as handlers of a host app. Nothing is opened before the first request. */
@@ -69,7 +72,7 @@ export type MountedDashboard<Host = unknown> = {
   /** For Express, Connect and `node:http`. */
   readonly node: (request: IncomingMessage & Host, response: ServerResponse) => void;
   /** For a file `route.ts` in a folder `[[...path]]` of Next's app router. */
-  readonly next: Readonly<Record<"GET" | "HEAD" | "POST" | "PUT" | "DELETE", RouteHandler>>;
+  readonly next: Readonly<Record<NextMethod, RouteHandler>>;
   /** Ends live pages, so that the host's server can close. */
   readonly close: () => void;
 };
@@ -91,7 +94,12 @@ type Told = {
   readonly segments?: number | undefined;
 };
 
-type NodeMessages = { incoming?: IncomingMessage; outgoing?: ServerResponse };
+type NodeMessages = {
+  incoming?: IncomingMessage;
+  outgoing?: ServerResponse;
+  /** Set by Next, which drops `Content-Encoding` of what its routes answer, and compresses it itself. */
+  isRecoded?: true;
+};
 
 /** What the login of a request gets, and what it gave in place of a caller. */
 type LoginCall = { readonly host: unknown; readonly url: string; answer?: Response };
@@ -228,7 +236,11 @@ export function mountDashboard<Host = unknown>(
     { overrideGlobalObjects: false },
   );
   const route: RouteHandler = async (request, { params }) =>
-    answer(request, { host: { params }, env: {}, segments: segmentsIn(await params) });
+    answer(request, {
+      host: { params },
+      env: { isRecoded: true },
+      segments: segmentsIn(await params),
+    });
 
   return {
     fetch: (request, ...[host]) => {
@@ -239,7 +251,7 @@ export function mountDashboard<Host = unknown>(
       keepReadBody(request);
       void listener(request, response);
     },
-    next: { GET: route, HEAD: route, POST: route, PUT: route, DELETE: route },
+    next: { GET: route, HEAD: route, POST: route, PUT: route, DELETE: route, OPTIONS: route },
     close: () => {
       isClosed = true;
       void starting?.then(({ streams, hub }) => {

@@ -44,13 +44,26 @@ function openHub({ limits = {} }: { limits?: Partial<WatchLimits> } = {}) {
   };
   const sources = {
     pages: {
-      pods: () => reading("pods", () => state.pods),
+      fleet: () => reading("pods", () => ({ pods: state.pods })),
       task: () => reading("task", () => state.task),
-      links: () => Promise.resolve({ startedBy: null, started: [], hasMore: false }),
+      newestTasks: ({ tenant }: { tenant?: string }) =>
+        reading(`newest of ${tenant}`, () => [{ taskId: `t of ${tenant}`, status: "pending" }]),
+      links: () =>
+        Promise.resolve({
+          startedBy: null,
+          started: [],
+          hasMore: false,
+          dependents: [],
+          copies: [],
+        }),
       sessions: (tenant: string) =>
         reading(`sessions of ${tenant}`, () => ({
           sessions: [{ sessionId: `s of ${tenant}`, state: { state: "idle" }, preview: "secret" }],
         })),
+      sessionOwner: (tenant: string, sessionId: string) =>
+        reading(`owner of ${sessionId} of ${tenant}`, () =>
+          tenant === "acme" ? { logId: 3, term: 2, podId: "a" } : undefined,
+        ),
     },
     deadLetters: () => ({
       groups: ({ tenant = "all" }: { tenant?: string }) =>
@@ -167,6 +180,20 @@ describe("a watched topic", () => {
     expect(other!.data["task:t"]).toEqual({ task: null, links: null });
   });
 
+  test("about the newest tasks is read once for all callers of a tenant, and has no other's", async () => {
+    const { hub, clock, reads } = openHub();
+    const readers = ["acme", "acme", "other"].map((tenant) =>
+      watching(hub, callerWith(["fleet:read"], tenant), ["newest"]),
+    );
+    await clock.advance(1_000);
+    expect(reads).toEqual({ "newest of acme": 2, "newest of other": 2 });
+    expect(readers.map(({ data }) => Object.keys(data["newest"]!["tasks"] as WatchData))).toEqual([
+      ["t of acme"],
+      ["t of acme"],
+      ["t of other"],
+    ]);
+  });
+
   test("about sessions is of the tenant that its caller names, and refused to a token of some", async () => {
     const { hub, reads } = openHub();
     const [first, other] = ["default", "other"].map((tenant) =>
@@ -189,6 +216,21 @@ describe("a watched topic", () => {
     expect(() => watching(hub, ofSome, ["sessions"])).toThrow(
       expect.objectContaining({ code: "forbidden" }),
     );
+  });
+
+  test("about the owner of a session is of the tenant that is named, and of no caller of one", async () => {
+    const { hub, reads } = openHub();
+    const all = watching(hub, viewer, ["owner:s", "owner:s/acme"]);
+    const named = watching(hub, { ...viewer, tenant: "acme" }, ["owner:s"]);
+    await eventLoopTurns();
+    expect(reads).toEqual({ "owner of s of default": 1, "owner of s of acme": 2 });
+    const owner = { logId: 3, term: 2, podId: "a" };
+    expect(all.data).toEqual({ "owner:s": { owner: null }, "owner:s/acme": { owner } });
+    expect(named.data).toEqual({ "owner:s": { owner } });
+    for (const caller of [ofAcme, { ...viewer, sessions: new Set(["s"]) }])
+      expect(() => watching(hub, caller, ["owner:s"])).toThrow(
+        expect.objectContaining({ code: "forbidden" }),
+      );
   });
 
   test("is read once for callers with and without content, and shown to each as it may", async () => {
@@ -418,6 +460,7 @@ describe("the name of a topic", () => {
       "acts",
       "approvals",
       "failures",
+      "newest",
       "run",
       "sessions",
       "task",

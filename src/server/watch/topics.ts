@@ -3,10 +3,9 @@ import { FlotillaError } from "../../base/errors.ts";
 import { isStorable } from "../../base/options.ts";
 import { pageAfter } from "../../base/page.ts";
 import type { DeadLetters } from "../../dead-letters/dead-letters.ts";
-import type { Machine } from "../../flows/machine.ts";
 import type { FleetPages } from "../../runtime/fleet/pages.ts";
 import { bulkSpecs } from "../api/acts/bulk.schema.ts";
-import { auditSpecs } from "../api/audit.schema.ts";
+import { auditSpecs } from "../api/access/audit.schema.ts";
 import { deadLetterSpecs } from "../api/dead-letters.schema.ts";
 import { fleetSpecs } from "../api/fleet.schema.ts";
 import { limitSpecs } from "../api/limits.schema.ts";
@@ -16,6 +15,7 @@ import type { RouteSpec } from "../api/schema.ts";
 import { sessionSchema, sessionSpecs } from "../api/sessions.schema.ts";
 import { taskSpecs } from "../api/tasks.schema.ts";
 import { throttleSpecs } from "../api/throttles.schema.ts";
+import { turnSpecs } from "../api/turns.schema.ts";
 import { visibleLinks } from "../api/tasks.ts";
 import { approvalSpecs } from "../api/waiting/approvals.schema.ts";
 import { type Caller, canSee, onlyTenant } from "../auth/caller.ts";
@@ -27,8 +27,6 @@ export type TopicSources = {
   pages: FleetPages;
   /** The leader's where the leader is in this process, because it has the groups in memory. */
   deadLetters: () => Pick<DeadLetters, "groups">;
-  /** Flows whose runs are counted. */
-  machines?: readonly Machine[] | undefined;
 };
 
 /** A route that isn't open. */
@@ -42,8 +40,8 @@ export type TopicSpec<Data extends z.ZodType = z.ZodType> = {
    */
   readonly routes: readonly [GuardedSpec, ...GuardedSpec[]];
   /**
-   * Without an argument it is about the tenant that the caller names, also where that one sees all. Callers
-   * whose tokens name sessions are refused.
+   * Where no argument names one, it is about the tenant that the caller names, also where that one sees
+   * all. Callers whose tokens name sessions are refused.
    */
   readonly ofNamedTenant?: true;
   /** How many names or ids follow its own name. Default: none. */
@@ -75,16 +73,30 @@ const maxGroups = 100;
 const maxSchedules = 1_000;
 const maxApprovals = 100;
 const maxActs = 20;
+const maxNewest = 50;
 const maxSessions = 50;
 const auditHead = 20;
 export const maxTasksInView = 100;
 const maxArgChars = 500;
 
-const podRow = fleetSpecs.pods.answers[200].shape.pods.element;
+const fleet = fleetSpecs.fleet.answers[200].shape;
 const { names } = fleetSpecs.depth.answers[200].shape;
 const pauseRow = limitSpecs.paused.answers[200].shape.paused.element;
 const limitRow = limitSpecs.limits.answers[200].shape.limits.element;
 const throttleRow = throttleSpecs.list.answers[200].shape.throttles.element;
+const throttleSummary = throttleRow.pick({
+  name: true,
+  key: true,
+  bound: true,
+  epoch: true,
+  pinned: true,
+  breaker: true,
+  inFlight: true,
+  waiting: true,
+  outcomes: true,
+  p95Ms: true,
+  lastUpdateMs: true,
+});
 const groups = deadLetterSpecs.groups.answers[200].shape;
 const runAnswer = runSpecs.get.answers[200].shape;
 const flowRow = runSpecs.flows.answers[200].shape.flows.element.pick({
@@ -137,12 +149,20 @@ const sessionStateRow = z.object({
 /** Every topic by its name. */
 export const topicSpecs = {
   overview: topicSpec({
-    routes: [fleetSpecs.depth, fleetSpecs.pods, throttleSpecs.list, runSpecs.flows, taskSpecs.list],
+    routes: [
+      fleetSpecs.depth,
+      fleetSpecs.fleet,
+      throttleSpecs.list,
+      runSpecs.flows,
+      taskSpecs.list,
+    ],
     schema: z.object({
       names,
       failed: count(),
       /** The id of the newest task or run, so that a list can tell that there is a new one. */
       newest: z.string().nullable(),
+      /** What pods have claimed and ended so far, which moves on where counts are at their bound. */
+      totals: z.object({ claimed: count(), ended: count() }),
       tasks: overviewCounts.tasks,
       runs: overviewCounts.runs,
       sessions: overviewCounts.sessions,
@@ -156,19 +176,20 @@ export const topicSpecs = {
         pinned: count(),
       }),
     }),
-    async read({ pages, machines = [] }) {
-      const [depth, doing, sessions, pods, { throttles }, newest] = await Promise.all([
+    async read({ pages }) {
+      const [depth, doing, sessions, pods, throttles, newest] = await Promise.all([
         pages.depth(),
-        pages.doing([...new Set(machines.map(({ name }) => name))]),
+        pages.doing(),
         pages.sessionCounts(),
-        pages.pods(),
-        pages.throttles({ limit: maxThrottles }),
+        pages.podCounts(),
+        pages.throttleSummaries({ limit: maxThrottles }),
         pages.tasks({ limit: 1 }),
       ]);
       return {
         names: Object.fromEntries(depth),
         failed: sum([...depth.values()], ({ failed }) => failed),
         newest: newest.tasks[0]?.taskId ?? null,
+        totals: pods.totals,
         ...countsOf({ depth, doing, pods }),
         sessions,
         throttles: {
@@ -204,21 +225,22 @@ export const topicSpecs = {
       };
     },
   }),
+  /** Without the shares of pods, of which each key may have hundreds. */
   throttles: topicSpec({
     routes: [throttleSpecs.list],
     schema: z.object({
       /** By name, and then by key. */
-      throttles: z.record(z.string(), z.record(z.string(), throttleRow)),
+      throttles: z.record(z.string(), z.record(z.string(), throttleSummary)),
       hasMore: z.boolean(),
     }),
     async read({ pages }) {
-      const { throttles, next } = await pages.throttles({ limit: maxThrottles });
-      const byName = Map.groupBy(throttles, ({ name }) => name);
+      const found = await pages.throttleSummaries({ limit: maxThrottles + 1 });
+      const byName = Map.groupBy(found.slice(0, maxThrottles), ({ name }) => name);
       return {
         throttles: Object.fromEntries(
-          [...byName].map(([name, found]) => [name, keyed(found, ({ key }) => key)]),
+          [...byName].map(([name, keys]) => [name, keyed(keys, ({ key }) => key)]),
         ),
-        hasMore: next !== null,
+        hasMore: found.length > maxThrottles,
       };
     },
   }),
@@ -280,11 +302,23 @@ export const topicSpecs = {
       return { tasks: keyed(seen, ({ taskId }) => taskId) };
     },
   }),
+  /** How the newest tasks and runs stand, by which the lists of a caller of one tenant know of changes. */
+  newest: topicSpec({
+    routes: [taskSpecs.list],
+    schema: z.object({ tasks: z.record(z.string(), taskStateRow) }),
+    async read({ pages }, { caller }) {
+      const tenant = onlyTenant(caller);
+      const options = { limit: maxNewest, ...(tenant !== undefined && { tenant }) };
+      const found = await pages.newestTasks(options);
+      return { tasks: keyed(found, ({ taskId }) => taskId) };
+    },
+  }),
   pods: topicSpec({
-    routes: [fleetSpecs.pods],
-    schema: z.object({ pods: z.record(z.string(), podRow) }),
+    routes: [fleetSpecs.fleet],
+    schema: z.object({ ...fleet, pods: z.record(z.string(), fleet.pods.unwrap().element) }),
     async read({ pages }) {
-      return { pods: keyed(await pages.pods(), ({ podId }) => podId) };
+      const found = await pages.fleet();
+      return { ...found, pods: keyed(found.pods, ({ podId }) => podId) };
     },
   }),
   failures: topicSpec({
@@ -322,7 +356,7 @@ export const topicSpecs = {
       };
     },
   }),
-  /** What waits for a person, those that have waited for longest. */
+  /** What waits for a person, the nearest deadlines and then those that have waited for longest. */
   approvals: topicSpec({
     routes: [approvalSpecs.list],
     schema: z.object({
@@ -371,6 +405,17 @@ export const topicSpecs = {
         return { sessionId, status, state: state.state, lastSeq, activeAtMs };
       });
       return { sessions: keyed(rows, ({ sessionId }) => sessionId) };
+    },
+  }),
+  /** The pod that owns the log of a session, whose tenant may be named behind it. */
+  owner: topicSpec({
+    routes: [watchSpecs.watch, turnSpecs.owner],
+    ofNamedTenant: true,
+    args: { min: 1, max: 2 },
+    schema: z.object({ owner: turnSpecs.owner.answers[200].nullable() }),
+    async read({ pages }, { args: [sessionId, tenant], caller }) {
+      const found = await pages.sessionOwner(tenant ?? caller.tenant, sessionId!);
+      return { owner: found ?? null };
     },
   }),
   /** The newest entries. */

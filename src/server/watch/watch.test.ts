@@ -1,8 +1,12 @@
 import { request, type IncomingMessage } from "node:http";
+import { isDeepStrictEqual } from "node:util";
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
+import { beat } from "../../pods/sql.ts";
 import { applyPatch, type WatchData, type WatchEvent } from "../../protocol/watch.ts";
+import { openStore } from "../../store/open.ts";
+import { sql, table } from "../../store/sql.ts";
 import { dial, startTestServer, type TestServer } from "../contract/test-server.ts";
 
 const admin = "a-key-of-an-administrator";
@@ -100,6 +104,8 @@ const untilRead = (what: string, condition: () => unknown) =>
     return condition();
   });
 
+const sums = (completed: number) => ({ claimed: 9, ended: completed + 1 });
+
 describe("watching over HTTP", () => {
   test("brings what there is and then what changes, as server-sent events", async () => {
     const reader = follow("overview,pods");
@@ -121,6 +127,23 @@ describe("watching over HTTP", () => {
     );
   });
 
+  test("tells what pods have claimed and ended, which moves on where counts are at their bound", async () => {
+    const reader = follow("overview");
+    const totals = () => reader.data["overview"]!["totals"];
+    await until("a snapshot", () => reader.events.length > 0);
+    expect(totals()).toEqual({ claimed: 0, ended: 0 });
+    const database = await openStore(`sqlite:${server.path}`);
+    const pulse = (completed: number) =>
+      JSON.stringify({ claimed: 9, ended: { completed, failed: 1 } });
+    for (const completed of [3, 4]) {
+      await database.write([beat("elsewhere", "{}", 0, { pulse: pulse(completed) })]);
+      await untilRead("the pulse", () => isDeepStrictEqual(totals(), sums(completed)));
+    }
+    await database.write([sql`delete from ${table("pod")} where pod_id = 'elsewhere'`]);
+    await database.close();
+    expect(totals()).toEqual(sums(4));
+  });
+
   test("shows content, shapes or nothing of a task, as the caller may see it", async () => {
     const taskId = await enqueue("secretive", { to: "ada@example.com" }, { tenant: "other" });
     const readers = [admin, viewer, acme].map((key) =>
@@ -138,7 +161,7 @@ describe("watching over HTTP", () => {
   });
 
   test("costs the store for twenty readers, of both doors, what it costs for one", async () => {
-    const pods = vi.spyOn(server.flotilla.pages, "pods");
+    const pods = vi.spyOn(server.flotilla.pages, "fleet");
     onTestFinished(() => pods.mockRestore());
     const readers = Array.from({ length: 10 }, () => follow("pods"));
     const sockets = await Promise.all(Array.from({ length: 10 }, () => connectSocket()));
@@ -163,7 +186,7 @@ describe("watching over HTTP", () => {
     const reader = follow("pods");
     await until("a snapshot", () => reader.data["pods"]);
     const away = new FlotillaError("store_unavailable", "connect ECONNREFUSED 10.0.0.7:5432");
-    const pods = vi.spyOn(server.flotilla.pages, "pods").mockRejectedValue(away);
+    const pods = vi.spyOn(server.flotilla.pages, "fleet").mockRejectedValue(away);
     onTestFinished(() => pods.mockRestore());
     await untilRead("the trouble", () => reader.events.at(-1)!.type === "trouble");
     expect(reader.events.at(-1)).toMatchObject({ topic: "pods", code: "store_unavailable" });

@@ -1,11 +1,20 @@
 import type { DecidedEntry } from "../conversation/command.ts";
 import { type Header, newHeader, type Turn } from "../conversation/header.ts";
-import type { CommitResult, Head, Journal, LogRecord } from "../log/journal.ts";
+import type { CommitResult, Head, Journal, Log, LogRecord, Reads } from "../log/journal.ts";
+
+export type LogHarness = {
+  readonly log: Log;
+  /** The same logs, as another process has them. */
+  readonly another: Log;
+} & OwnLogs;
 
 export type JournalHarness = {
   readonly journal: Journal;
   /** The same journal, as another process has it. */
   readonly another: Journal;
+} & OwnLogs;
+
+type OwnLogs = {
   /** The number of a log that no other test has. */
   nextLog(): number;
   /** Such a log, taken. */
@@ -77,9 +86,33 @@ export function messageRecord(sessionId: string, from: number, to = from): LogRe
   return record({ entries, headers: [header(sessionId, { lastSeq: to })] });
 }
 
-export async function take(journal: Journal, logId: number, podId = "pod-1"): Promise<Head> {
-  const seen = (await journal.heads())[logId]!;
-  const taken = await journal.take(seen, { podId, host: null, recordId: fresh("take") });
+/** A message of a session that is then busy, so that a log shows the header to its next owner. */
+export function busyRecord(sessionId: string, seq: number, changes: Partial<LogRecord> = {}) {
+  const work = turn();
+  return record({
+    entries: [entry(sessionId, seq)],
+    headers: [header(sessionId, { lastSeq: seq, epoch: 1, work })],
+    ...changes,
+  });
+}
+
+/** Logs that no other test has, of those that were made. */
+export function ownLogs(log: () => Log): OwnLogs {
+  let used = 0;
+  return {
+    nextLog: () => used++,
+    own: (podId) => take(log(), used++, podId),
+    now: async ({ logId }) => (await log().heads())[logId]!,
+  };
+}
+
+export async function take(
+  log: Pick<Log, "heads" | "take">,
+  logId: number,
+  podId = "pod-1",
+): Promise<Head> {
+  const seen = (await log.heads())[logId]!;
+  const taken = await log.take(seen, { podId, host: null, recordId: fresh("take") });
   if (!taken) throw new Error(`log ${logId} has moved on`);
   return taken;
 }
@@ -90,7 +123,7 @@ export function headOf(committed: CommitResult): Head {
 }
 
 /** All that can be read of a session; of its client ids, those that `entry` gives to the first few. */
-export async function all(journal: Journal, sessionId: string) {
+export async function all(journal: Reads, sessionId: string) {
   const asked = [1, 2, 3, 4, 5].map((seq) => ({ sessionId, clientId: `${sessionId}/${seq}` }));
   const ids = await journal.storedIds(asked);
   return {
@@ -116,3 +149,17 @@ export function elsewhere(head: Head): Head[] {
     { ...head, incarnation: fresh("incarnation") },
   ];
 }
+
+/** Texts that databases and JSON have their own ideas about. */
+export const oddTexts = [
+  `it's "quoted" \\ and \\"escaped\\"`,
+  "😀👩‍👩‍👧‍👦 𝒳 ü",
+  "__proto__",
+  "null",
+  "{a,b}",
+  "[1]",
+  "1e5",
+  "; drop table message; --",
+  "line\nbreak\ttab \u2028",
+  " ",
+];

@@ -1,14 +1,17 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { fencesContract } from "./fences.ts";
+import { afterAll, beforeAll, describe } from "vitest";
+import { duplicatesContract } from "./duplicates.ts";
+import { fencedReadsContract } from "./fenced-reads.ts";
 import type { Journal } from "../log/journal.ts";
 import { readingContract } from "./reading.ts";
 import { recordsContract } from "./records.ts";
-import { type JournalHarness, take } from "./journal-harness.ts";
+import { type JournalHarness, ownLogs } from "./journal-harness.ts";
 import { stepsContract } from "./steps.ts";
 
 /** A kind of journal, for the suite that every kind passes. */
 export type JournalKind = {
   readonly name: string;
+  /** How many logs to make, one for each test. Default 128. */
+  readonly logs?: number;
   /** An empty one, and others as further processes would open it. */
   open(): Promise<{
     readonly journal: Journal;
@@ -17,13 +20,12 @@ export type JournalKind = {
   }>;
 };
 
-const logs = 128;
+const usualLogs = 128;
 
-/** What every journal promises. Each test has a log and sessions of its own. */
+/** What every journal promises beside its log. Each test has a log and sessions of its own. */
 export function journalContract(kind: JournalKind): void {
   let opened: Awaited<ReturnType<JournalKind["open"]>>;
   let another: Journal;
-  let used = 0;
   const scene: JournalHarness = {
     get journal() {
       return opened.journal;
@@ -31,35 +33,20 @@ export function journalContract(kind: JournalKind): void {
     get another() {
       return another;
     },
-    nextLog: () => used++,
-    own: (podId) => take(opened.journal, used++, podId),
-    now: async ({ logId }) => (await opened.journal.heads())[logId]!,
+    ...ownLogs(() => opened.journal),
   };
 
   describe(`a journal ${kind.name}`, () => {
     beforeAll(async () => {
       opened = await kind.open();
       another = await opened.another();
-      expect(await another.heads()).toEqual([]);
-      await Promise.all(
-        [logs, logs + 1, logs + 2].map((count, at) =>
-          (at === 1 ? another : opened.journal).create(count),
-        ),
-      );
+      await opened.journal.create(kind.logs ?? usualLogs);
     });
     afterAll(() => opened.close());
 
-    test("logs are made once, in full, by any number of pods", async () => {
-      const made = await scene.another.heads();
-      expect([logs, logs + 1, logs + 2]).toContain(made.length);
-      expect(made.map(({ logId }) => logId)).toEqual(made.map((_, at) => at));
-      expect(new Set(made.map(({ incarnation }) => incarnation)).size).toBe(made.length);
-      await scene.another.create(3);
-      expect(await scene.journal.heads()).toEqual(made);
-    });
-
     recordsContract(scene);
-    fencesContract(scene);
+    fencedReadsContract(scene);
+    duplicatesContract(scene);
     readingContract(scene);
     stepsContract(scene);
   });

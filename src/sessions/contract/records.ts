@@ -197,48 +197,6 @@ export function recordsContract(scene: JournalHarness): void {
   });
 
   describe("client ids", () => {
-    test("one that was stored before is found, and nothing of the record is stored", async () => {
-      const head = await scene.own();
-      const [one, two] = [fresh("session"), fresh("session")];
-      const first = record({
-        entries: [entry(one, 1, { clientId: "x" }), entry(one, 2, { clientId: "y" })],
-        headers: [header(one, { lastSeq: 2 })],
-      });
-      const next = headOf(await scene.journal.commit(head, first));
-      const before = await all(scene.journal, one);
-      const repeated = record({
-        entries: [
-          entry(two, 1, { clientId: "x" }),
-          entry(one, 3, { clientId: "z" }),
-          entry(one, 4, { clientId: "x" }),
-          entry(one, 5, { clientId: "y" }),
-        ],
-        headers: [header(two, { lastSeq: 1 }), header(one, { lastSeq: 5 })],
-      });
-      const answer = await scene.journal.commit(next, repeated);
-      expect(answer).toMatchObject({ type: "duplicate" });
-      if (answer.type !== "duplicate") return;
-      expect(answer.found).toHaveLength(2);
-      expect(answer.found).toContainEqual({ sessionId: one, clientId: "x", seq: 1 });
-      expect(answer.found).toContainEqual({ sessionId: one, clientId: "y", seq: 2 });
-      expect(await all(scene.journal, one)).toEqual(before);
-      expect(await all(scene.journal, two)).toEqual(nothing);
-      expect(await scene.now(next)).toEqual(next);
-      // A command that is decided again goes on at the same place.
-      headOf(await scene.journal.commit(next, messageRecord(one, 3)));
-    });
-
-    test("a record that is behind is fenced, whatever its ids", async () => {
-      const head = await scene.own();
-      const id = fresh("session");
-      headOf(await scene.journal.commit(head, messageRecord(id, 1)));
-      const same = record({
-        entries: [entry(id, 2, { clientId: `${id}/1` })],
-        headers: [header(id, { lastSeq: 2 })],
-      });
-      expect(await scene.journal.commit(head, same)).toEqual({ type: "fenced" });
-    });
-
     test("entries without one are never duplicates, and each with one is found by it", async () => {
       const head = await scene.own();
       const id = fresh("session");
@@ -302,7 +260,7 @@ export function recordsContract(scene: JournalHarness): void {
     expect(await all(scene.journal, id)).toEqual({ ...nothing, header: left });
     expect(await scene.journal.newest(id, "message-1")).toBeUndefined();
     expect(await scene.journal.tail(id, { after: 0, upTo: 9, limit: 9 })).toEqual([]);
-    expect(await scene.journal.busy(head.logId)).toEqual([]);
+    expect(await scene.journal.recover(last)).toEqual({ busy: [] });
     expect(await scene.journal.entries(other, everything)).toHaveLength(1);
     expect(await scene.journal.commit(next, gone)).toEqual({ type: "committed", head: last });
   });

@@ -3,7 +3,7 @@ import type { Logger } from "../../base/log.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { Header } from "../conversation/header.ts";
-import type { Journal } from "../log/journal.ts";
+import type { Reads } from "../log/journal.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
 import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
 import type { Touched } from "./remote-protocol.ts";
@@ -56,9 +56,9 @@ export type CommittedSession = {
 
 export type HubParts = {
   bus: Bus;
-  journal: Pick<Journal, "header" | "entries">;
+  journal: Pick<Reads, "header" | "entries">;
   /** The same for missed entries of live clients, which must not queue behind joining clients. */
-  liveJournal?: Pick<Journal, "entries">;
+  liveJournal?: Pick<Reads, "entries">;
   clock: Clock;
   log: Logger;
   /** True when this process owns the session's log and its last beat is fresh. */

@@ -159,7 +159,7 @@ export function createEntrySubscriber(parts: EntrySubscriberParts): EntrySubscri
     } catch (error) {
       pod.missed = true;
       // The next tick tries again.
-      if (!hasCode(error, "timeout", "closed")) {
+      if (!hasCode(error, "timeout", "closed", "unavailable")) {
         const fields = { pod: pod.address, error: messageOf(error) };
         log.warn(fields, "following sessions failed, retrying");
       }

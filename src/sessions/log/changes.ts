@@ -3,8 +3,11 @@ import type { Header } from "../conversation/header.ts";
 import type { EndedStep } from "../conversation/command.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
+/** A member of a record that nothing is made of here does not compile. */
+type EveryMember = { readonly [Member in Exclude<keyof LogRecord, "recordId">]-?: unknown };
+
 /** The rows that a record changes, each row once. A journal stores all of them or none. */
-export type Changes = {
+export type Changes = EveryMember & {
   readonly entries: LogRecord["entries"];
   readonly headers: readonly Header[];
   /** Sessions whose users are replaced by those in the header. */
@@ -19,7 +22,7 @@ export type Changes = {
   readonly stepsOver: LogRecord["stepsOver"];
   readonly turns: NonNullable<LogRecord["turns"]>;
   readonly acts: NonNullable<LogRecord["acts"]>;
-  readonly tenants?: LogRecord["tenants"];
+  readonly tenants: LogRecord["tenants"];
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };

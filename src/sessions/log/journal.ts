@@ -18,11 +18,15 @@ export type Head = {
   /** The offset of the last record. */
   readonly offset: number;
   readonly recordId: string;
-  /** Grows while the owner is alive. */
-  readonly beat: number;
 };
 
-/** One batch of decisions with everything that they change. */
+/** A head, and a number that grows while the owner of the log is alive. */
+export type LiveHead = Head & { readonly beat: number };
+
+/**
+ * One batch of decisions with everything that they change. `record-codec.ts` knows every member, as do all
+ * that apply records.
+ */
 export type LogRecord = {
   readonly recordId: string;
   readonly entries: readonly (DecidedEntry & { readonly sessionId: string })[];
@@ -65,9 +69,12 @@ export type Checkpoint = {
 
 /**
  * The outcome of a commit. `fenced`: another record is in its position. `duplicate`: nothing was stored,
- * because these client ids were stored long ago; decide the record again with their seqs. An unknown
- * outcome is thrown as `unknown_outcome`; committing the same record at the same position again resolves
- * it. Every other error means that nothing was stored.
+ * because these client ids were stored long ago; decide the record again with their seqs. A log that cannot
+ * compare ids with all that was ever stored never returns it. An unknown outcome is thrown as
+ * `unknown_outcome`; committing the same record at the same position again resolves it. A stored record that
+ * others follow may be `committed` or `fenced` when it is sent again. Every other error means that this call
+ * has stored nothing: `payload_too_large` that the record has more bytes than the log takes, `overloaded`
+ * that the log is full.
  */
 export type CommitResult =
   | { readonly type: "committed"; readonly head: Head }
@@ -77,11 +84,19 @@ export type CommitResult =
 export type ClientIdRef = { readonly sessionId: string; readonly clientId: string };
 export type StoredClientId = ClientIdRef & { readonly seq: number };
 
-/** What a beat has found. */
-export type Beaten = { readonly owned: number[]; readonly heads: Head[] };
+/** What a new owner begins with. */
+export type Recovered = {
+  /** Headers of the log's sessions that have work in progress. */
+  readonly busy: readonly Header[];
+};
 
-/** Stores conversations. Every implementation passes the suite in `contract/journal.ts`. */
-export type Journal = {
+/**
+ * Orders the records of sessions, and keeps two owners apart. Every implementation passes the suite in
+ * `contract/log.ts`.
+ */
+export type Log = {
+  /** How many bytes a record may have as the log stores it. */
+  readonly maxRecordBytes: number;
   /** All heads, ordered by log id; empty if no log has been created. */
   heads(): Promise<Head[]>;
   /** Creates the logs, unless they exist. Their number never changes afterwards. */
@@ -91,22 +106,31 @@ export type Journal = {
     seen: Head,
     owner: { podId: string; host: string | null; recordId: string },
   ): Promise<Head | undefined>;
-  /** Releases logs, so that other pods need not wait for the beat to stop. */
-  release(podId: string, logs: readonly { logId: number; term: number }[]): Promise<void>;
-  /** Shows that the owner is alive. Returns which of these logs it still owns, and all heads after that. */
-  beat(podId: string, logs: readonly { logId: number; term: number }[]): Promise<Beaten>;
+  /** Reads what the owner needs before it serves, after it has taken the log at `head`. */
+  recover(head: Head): Promise<Recovered>;
   /** Stores a record right after `at`. */
   commit(at: Head, record: LogRecord): Promise<CommitResult>;
+  /**
+   * Releases logs, so that other pods need not wait until their owner is silent. The heads are those that
+   * their owner knows. A release may be a record of its own, which moves the head.
+   */
+  release(podId: string, heads: readonly Head[]): Promise<void>;
+  /**
+   * Stores right after `at` that this owner has the log, and nothing else. Sent again with the same id, it
+   * is the same. A log has it where its heads may be read from a server that is behind: then only what is
+   * stored proves that no other pod had taken the log when it was sent.
+   */
+  prove?(at: Head, recordId: string): Promise<CommitResult>;
   /**
    * Resolves when a record would be stored at once; undefined when it would be now. An owner that waits
    * for it puts more into its record.
    */
   whenFree?(): Promise<void> | undefined;
+};
 
-  /** Reads need no owner: they see committed state. */
+/** Reads sessions. It needs no owner, and sees what is committed. */
+export type Reads = {
   header(sessionId: string): Promise<Header | undefined>;
-  /** Headers of a log's sessions that have work in progress. */
-  busy(logId: number): Promise<Header[]>;
   /** Finds which of these client ids are stored, with their seqs. */
   storedIds(ids: readonly ClientIdRef[]): Promise<StoredClientId[]>;
   /** Entries with `seq > after`, in order. */
@@ -129,6 +153,45 @@ export type Journal = {
   /** Attempts at turns that have ended, the newest first, from before the given one. */
   turns(sessionId: string, page: TurnsPage): Promise<EndedTurn[]>;
 };
+
+/** A log, and reads that see all that it has committed. The suite is in `contract/journal.ts`. */
+export type Journal = Log & Reads;
+
+/**
+ * Shows which owners are alive. It decides only which pod tries to take a log. The suite is in
+ * `contract/presence.ts`.
+ */
+export type Presence = {
+  /**
+   * Shows that this pod is alive and owns these logs, as far as it knows. Returns which of them it still
+   * owns, in order, and all heads after that. Without logs it only reads.
+   */
+  beat(podId: string, heads: readonly Head[]): Promise<Beaten>;
+  /** Where pods hear each other. Absent where they read a database. */
+  readonly listening?: Listening;
+};
+
+/** What beats that pods hear tell besides, and sooner than rows of a database. */
+export type Listening = {
+  /** Sets where to read what each beat of this pod says. */
+  speakFor(speech: () => Speech): void;
+  /** Beats at once, because that has changed. */
+  speak(): void;
+  /** Whether this pod hears its own beats. While it doesn't, the silence of others says nothing. */
+  readonly isHeard: boolean;
+  /** Since when a log is free whose head names an owner. Undefined while that owner may have it. */
+  freeSinceMs(head: Head): number | undefined;
+};
+
+/** What a pod says of itself. */
+export type Speech = {
+  /** The logs that it has. */
+  readonly heads: readonly Head[];
+  readonly isDraining: boolean;
+};
+
+/** What a beat has found. */
+export type Beaten = { readonly owned: number[]; readonly heads: LiveHead[] };
 
 export type TurnsPage = {
   readonly before?: { readonly epoch: number; readonly attempt: number } | undefined;

@@ -1,5 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
-import type { ClientIdRef, Journal } from "./journal.ts";
+import type { ClientIdRef, Reads } from "./journal.ts";
 import { keyOfId, type PendingCommand, type RecordDraft } from "./record.ts";
 
 /**
@@ -34,17 +34,21 @@ export function createDuplicateCheck({
   journal,
   known,
 }: {
-  journal: Pick<Journal, "storedIds">;
+  journal: Pick<Reads, "storedIds">;
   known: KnownIds;
 }) {
   const checked = new WeakSet<PendingCommand>();
+  const isUnchecked = (item: PendingCommand): boolean =>
+    !checked.has(item) && clientIdOf(item) !== undefined;
   return {
-    /** Refused commands whose client ids have not been checked in the store. */
+    /** True for a command whose client id has not been checked in the store. */
+    isUnchecked,
+
+    /** Refused commands of which that is true. */
     doubted: ({ outcomes }: RecordDraft): PendingCommand[] =>
       outcomes
-        .filter(([item, outcome]) => outcome instanceof FlotillaError && !checked.has(item))
-        .map(([item]) => item)
-        .filter((item) => clientIdOf(item) !== undefined),
+        .filter(([item, outcome]) => outcome instanceof FlotillaError && isUnchecked(item))
+        .map(([item]) => item),
 
     async check(items: readonly PendingCommand[]): Promise<void> {
       const ids = items.flatMap((item) => clientIdOf(item) ?? []);

@@ -6,7 +6,16 @@ import { maxReadTogetherBytes } from "../../steps/model.ts";
 import type { EndedStep, EndedTurn } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import { changesOf, type Changes } from "./changes.ts";
-import type { Checkpoint, StoredClientId, Head, Journal, LogRecord } from "./journal.ts";
+import type {
+  Checkpoint,
+  Head,
+  Journal,
+  Log,
+  LogRecord,
+  Presence,
+  StoredClientId,
+} from "./journal.ts";
+import { decodeRecord, encodeRecord } from "./record-codec.ts";
 
 type StoredEntry = {
   readonly seq: number;
@@ -15,7 +24,6 @@ type StoredEntry = {
 };
 
 type Stored = {
-  logId: number;
   /** As JSON, so that callers cannot change stored objects. */
   header: string;
   entries: Map<number, StoredEntry>;
@@ -26,12 +34,24 @@ type Stored = {
   turns: EndedTurn[];
 };
 
+type MemoryJournalParts = {
+  ids: Ids;
+  /** Default: no limit. */
+  maxRecordBytes?: number;
+};
+
 /**
- * A journal in the memory of its process, for tests. It keeps only what the Journal type can read: read
- * positions and metadata exist in the database alone.
+ * A journal in the memory of its process, for tests. Its logs are the bytes of their records, from which a
+ * new owner recovers. Besides it keeps only what `Reads` has: read positions and metadata exist in the
+ * database alone.
  */
-export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
+export function createMemoryJournal({
+  ids,
+  maxRecordBytes = Infinity,
+}: MemoryJournalParts): Journal {
   const heads: Head[] = [];
+  /** The records of each log, in their order. */
+  const records: Uint8Array[][] = [];
   const sessions = new Map<string, Stored>();
 
   /** Compares the log's head with `seen`, and with `to`, where the record would move it. */
@@ -49,11 +69,11 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     return seq === undefined ? [] : [{ sessionId, clientId, seq }];
   };
 
-  const apply = (changes: Changes, head: Head): void => {
+  const apply = (changes: Changes): void => {
     const { headers, entries, checkpoints, ended, turns, deleted } = changes;
     for (const header of headers) {
       const { sessionId } = header;
-      const made = sessions.get(sessionId) ?? freshSession(head.logId);
+      const made = sessions.get(sessionId) ?? freshSession();
       made.header = JSON.stringify(header);
       sessions.set(sessionId, made);
     }
@@ -85,48 +105,57 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
     for (const { sessionId, ...turn } of turns) sessions.get(sessionId)!.turns.push({ ...turn });
     for (const sessionId of deleted) {
       const { header } = sessions.get(sessionId)!;
-      sessions.set(sessionId, { ...freshSession(head.logId), header });
+      sessions.set(sessionId, { ...freshSession(), header });
     }
   };
 
-  const isOwn = (podId: string, { logId, term }: { logId: number; term: number }) =>
-    heads[logId]?.owner === podId && heads[logId].term === term;
   const headerOf = ({ header }: Stored) => JSON.parse(header) as Header;
   const entriesOf = (sessionId: string) => [...(sessions.get(sessionId)?.entries.values() ?? [])];
 
   return {
+    maxRecordBytes,
+
     heads: async () => heads.map((each) => ({ ...each })),
 
     async create(logs) {
       if (heads.length > 0) return;
-      for (let logId = 0; logId < logs; logId++) heads.push(freshHead(logId, ids.next()));
+      for (let logId = 0; logId < logs; logId++) {
+        heads.push(freshHead(logId, ids.next()));
+        records.push([]);
+      }
     },
 
     async take(seen, { podId, host, recordId }) {
       const record = { term: seen.term + 1, offset: seen.offset + 1, recordId };
       const standing = compareHead(seen, { ...seen, ...record });
       if (standing === "elsewhere") return undefined;
-      const { beat, owner } = heads[seen.logId]!;
-      if (standing === "there" && owner !== podId) return undefined;
-      return {
-        ...(heads[seen.logId] = { ...seen, ...record, owner: podId, host, beat: beat + 1 }),
-      };
+      const head = heads[seen.logId]!;
+      if (standing === "there" && head.owner !== podId) return undefined;
+      return { ...(heads[seen.logId] = { ...head, ...record, owner: podId, host }) };
     },
 
-    async release(podId, logs) {
-      for (const { logId } of logs.filter((each) => isOwn(podId, each))) {
-        heads[logId] = { ...heads[logId]!, owner: null, host: null };
+    async recover({ logId }) {
+      const headers = new Map<string, Header>();
+      for (const bytes of records[logId]!) {
+        for (const header of changesOf(decodeRecord(bytes)).headers) {
+          headers.set(header.sessionId, header);
+        }
+      }
+      return { busy: [...headers.values()].filter(({ work }) => work !== null) };
+    },
+
+    async release(podId, released) {
+      for (const known of released) {
+        const head = heads[known.logId];
+        if (head?.owner !== podId || !isAt(head, known)) continue;
+        const record = { offset: head.offset + 1, recordId: ids.next() };
+        heads[head.logId] = { ...head, ...record, owner: null, host: null };
       }
     },
 
-    async beat(podId, logs) {
-      const own = logs.filter((each) => isOwn(podId, each)).map(({ logId }) => logId);
-      for (const logId of own) heads[logId] = { ...heads[logId]!, beat: heads[logId]!.beat + 1 };
-      return { owned: own.toSorted((one, other) => one - other), heads: [...heads] };
-    },
-
     async commit(at, record) {
-      const changes = changesOf(record);
+      const bytes = encodeRecord(record, { maxBytes: maxRecordBytes });
+      const changes = changesOf(decodeRecord(bytes));
       const moved = { offset: at.offset + 1, recordId: record.recordId };
       const standing = compareHead(at, { ...at, ...moved });
       if (standing === "elsewhere") return { type: "fenced" };
@@ -139,18 +168,14 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
         }
       }
       const head = (heads[at.logId] = { ...heads[at.logId]!, ...moved });
-      apply(changes, head);
+      records[at.logId]!.push(bytes);
+      apply(changes);
       return { type: "committed", head: { ...head } };
     },
 
     async header(sessionId) {
       const stored = sessions.get(sessionId);
       return stored && headerOf(stored);
-    },
-
-    async busy(logId) {
-      const own = [...sessions.values()].filter((each) => each.logId === logId);
-      return own.map(headerOf).filter(({ work }) => work !== null);
     },
 
     async storedIds(ids) {
@@ -221,14 +246,31 @@ export function createMemoryJournal({ ids }: { ids: Ids }): Journal {
   };
 }
 
+/** The beats of owners, for pods in one process. */
+export function createMemoryPresence(log: Pick<Log, "heads">): Presence {
+  const beats = new Map<number, number>();
+  return {
+    async beat(podId, known) {
+      const heads = await log.heads();
+      const isOwn = ({ logId, term }: Head) =>
+        heads[logId]?.owner === podId && heads[logId].term === term;
+      const owned = known.filter(isOwn).map(({ logId }) => logId);
+      for (const logId of owned) beats.set(logId, (beats.get(logId) ?? 0) + 1);
+      return {
+        owned: owned.toSorted((one, other) => one - other),
+        heads: heads.map((head) => ({ ...head, beat: beats.get(head.logId) ?? 0 })),
+      };
+    },
+  };
+}
+
 function freshHead(logId: number, incarnation: string): Head {
-  const at = { term: 0, owner: null, host: null, offset: 0, recordId: "", beat: 0 };
+  const at = { term: 0, owner: null, host: null, offset: 0, recordId: "" };
   return { logId, incarnation, ...at };
 }
 
-function freshSession(logId: number): Stored {
+function freshSession(): Stored {
   return {
-    logId,
     header: "",
     entries: new Map(),
     seqs: new Map(),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, eventLoopTurns } from "../../base/contract/movable-clock.ts";
-import type { Head, Journal } from "./journal.ts";
+import type { Head } from "./journal.ts";
 import { createHeads } from "./ownership.ts";
 
 /** Heads over reads that a test answers by hand. */
@@ -13,7 +13,7 @@ function scened() {
       reads.push(read);
       return read.promise;
     },
-  } as unknown as Journal;
+  };
   return { clock, reads, heads: createHeads({ journal, clock }) };
 }
 

@@ -32,34 +32,38 @@ describe("an owner", () => {
   const ids = uuidv7({ now: () => 1_800_000_000_000 }, seededRandom(7));
 
   const own = (taken: Head, more: { slotsMost?: number; agent?: true } = {}): Owner =>
-    createOwner(taken, [], {
-      ...(more.slotsMost !== undefined && { maxSlots: more.slotsMost }),
-      journal: {
-        ...journal,
-        commit(at, record) {
-          records.push(record);
-          const store = () => journal.commit(at, record);
-          return commits.shift()?.(store, record) ?? store();
+    createOwner(
+      taken,
+      { busy: [] },
+      {
+        ...(more.slotsMost !== undefined && { maxSlots: more.slotsMost }),
+        journal: {
+          ...journal,
+          commit(at, record) {
+            records.push(record);
+            const store = () => journal.commit(at, record);
+            return commits.shift()?.(store, record) ?? store();
+          },
         },
+        clock,
+        random: seededRandom(1),
+        ids,
+        log: silentLogger,
+        facts: () => ({
+          nowMs: clock.now(),
+          newId: () => ids.next(),
+          agent: () => more.agent && { during: "queue" as const, attempts: 3, compaction: null },
+          runnerFor: () => null,
+        }),
+        prime: () => undefined,
+        onCommitted(committed) {
+          delivered.push(committed);
+          onDelivered();
+        },
+        onFenced: () => fenced++,
+        isFresh: () => isFresh,
       },
-      clock,
-      random: seededRandom(1),
-      ids,
-      log: silentLogger,
-      facts: () => ({
-        nowMs: clock.now(),
-        newId: () => ids.next(),
-        agent: () => more.agent && { during: "queue" as const, attempts: 3, compaction: null },
-        runnerFor: () => null,
-      }),
-      prime: () => undefined,
-      onCommitted(committed) {
-        delivered.push(committed);
-        onDelivered();
-      },
-      onFenced: () => fenced++,
-      isFresh: () => isFresh,
-    });
+    );
   const take = async (podId: string): Promise<Head> => {
     const seen = (await journal.heads())[0]!;
     return (await journal.take(seen, { podId, host: null, recordId: ids.next() }))!;

@@ -5,6 +5,7 @@ import {
   messageOf,
   storeAwayCodes,
   storeWideCodes,
+  unstorableCodes,
 } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
@@ -12,19 +13,30 @@ import type { Random } from "../../base/random.ts";
 import { sendUntilKnown } from "../../store/retry.ts";
 import type { CommandResult, Command, SessionEffect, Facts } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
-import type { CommitResult, Head, Journal, LogRecord } from "./journal.ts";
+import type { CommitResult, Head, Log, LogRecord, Reads, Recovered } from "./journal.ts";
 import { createDuplicateCheck, createKnownIds } from "./known-ids.ts";
-import { type RecordDraft, draftRecord, keyOfId, type PendingCommand } from "./record.ts";
+import {
+  agentsOf,
+  draftRecord,
+  estimateBytes,
+  keyOfId,
+  type PendingCommand,
+  type RecordDraft,
+} from "./record.ts";
 import { callLimitMs, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
- * command submitted while the previous record was being committed. Memory changes only after the commit;
- * results, effects and delivery follow.
+ * command submitted while the previous record was being committed, as far as they fit. Memory changes only
+ * after the commit; results, effects and delivery follow.
  */
 export type Owner = {
   /** The head after the last record that this owner committed. */
   readonly head: Head;
+  /** When the last record or proof that is stored was sent. No other pod had taken the log then. */
+  readonly provenMs: number;
+  /** Stores a proof that the log is still this pod's, unless a record is under way, which is one. */
+  prove(): void;
   /** Resolves once the decision is committed. Rejects with `not_owner` when another pod owns the log. */
   submit(
     tenant: string,
@@ -46,7 +58,8 @@ type SubmitOptions = {
 };
 
 export type OwnerParts = {
-  journal: Journal;
+  journal: Pick<Log, "commit" | "prove" | "whenFree" | "maxRecordBytes"> &
+    Pick<Reads, "header" | "storedIds">;
   clock: Clock;
   random: Random;
   ids: Ids;
@@ -88,20 +101,22 @@ type Slot = {
 };
 
 const maxBatch = 1_000;
+/** What the commands of one record bring at most, about. A command that brings more has a record alone. */
+const maxBatchBytes = 524_288;
 const maxWaiting = 20_000;
 const maxKnownIds = 262_144;
 /** A pod that shuts down while the store is unreachable must exit before it is killed. */
 const leaveTimeoutMs = 5_000;
 
-const none: readonly string[] = [];
-
-export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerParts): Owner {
+export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts): Owner {
   const { journal, clock, random, log, ownedLogs = () => 1 } = parts;
   const maxSlots = () => Math.ceil((parts.maxSlots ?? 100_000) / ownedLogs());
+  const batchBytes = Math.min(maxBatchBytes, journal.maxRecordBytes);
   const slots = new Map<string, Slot>();
   const known = createKnownIds(() => Math.ceil(maxKnownIds / ownedLogs()));
   const storedBefore = createDuplicateCheck({ journal, known });
   let head = taken;
+  let provenMs = -Infinity;
   let queue: PendingCommand[] = [];
   /** Commands of sessions whose client ids are being checked, in order. Other sessions go on. */
   const held = new Map<string, PendingCommand[]>();
@@ -118,11 +133,24 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     scheduled = false;
     if (committing || (queue.length === 0 && freed.length === 0)) return;
     const free = journal.whenFree?.();
-    committing = (free ? free.then(storeNext) : storeNext()).finally(() => {
+    occupy(free ? free.then(storeNext) : storeNext());
+  };
+
+  /** One message of a log is in flight at a time. */
+  const occupy = (work: Promise<void>): void => {
+    committing = work.finally(() => {
       committing = undefined;
       underWay = [];
       flush();
     });
+  };
+
+  const storeProof = async (send: NonNullable<Log["prove"]>): Promise<void> => {
+    const startedMs = clock.monotonic();
+    const recordId = parts.ids.next();
+    const proven = await sendUntilDecided(() => send(head, recordId), []).catch(() => undefined);
+    if (proven?.type === "fenced") return fenced([]);
+    if (proven?.type === "committed") [head, provenMs] = [proven.head, startedMs];
   };
 
   const storeNext = (): Promise<void> => {
@@ -130,10 +158,23 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     // record is stored in halves.
     if (freed.length > 0) queue = [...takeHeld(freed), ...queue];
     freed = [];
-    const batch = queue.length <= maxBatch ? queue : queue.slice(0, maxBatch);
-    queue = queue.length <= maxBatch ? [] : queue.slice(maxBatch);
+    const count = countNext();
+    const batch = queue.length === count ? queue : queue.slice(0, count);
+    queue = queue.length === count ? [] : queue.slice(count);
     underWay = batch;
     return store(batch);
+  };
+
+  /** How many of the queued commands go into the next record. */
+  const countNext = (): number => {
+    const most = Math.min(queue.length, maxBatch);
+    if (most <= 1) return most;
+    let bytes = estimateBytes(queue[0]!.command);
+    for (let at = 1; at < most; at++) {
+      bytes += estimateBytes(queue[at]!.command);
+      if (bytes > batchBytes) return at;
+    }
+    return most;
   };
 
   const takeHeld = (sessionIds: Iterable<string>): PendingCommand[] =>
@@ -162,14 +203,19 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     const startedMs = clock.monotonic();
     let committed: CommitResult;
     try {
-      committed = await commit(draft.record, items);
+      committed = await sendUntilDecided(() => journal.commit(head, draft.record), items);
     } catch (error) {
-      // Nothing was stored. One command may be at fault, so store halves until it fails alone.
-      if (items.length > 1 && !hasCode(error, ...storeWideCodes)) {
+      // Nothing was stored. One command may be at fault, so store halves until it fails alone. A full log
+      // has no room for any of them.
+      if (items.length > 1 && !hasCode(error, ...storeWideCodes, "overloaded")) {
         const middle = Math.ceil(items.length / 2);
         await store(items.slice(0, middle));
         return store(items.slice(middle));
       }
+      // What the log has no room for may have had it once, beside a smaller header.
+      const isUnstorable = hasCode(error, ...unstorableCodes);
+      if (isUnstorable && items.some(storedBefore.isUnchecked))
+        return storeAfterLookup(items, items);
       return giveUp(items, error);
     }
     if (committed.type === "fenced") return fenced(items);
@@ -179,7 +225,7 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
       }
       return store(items);
     }
-    head = committed.head;
+    [head, provenMs] = [committed.head, startedMs];
     apply(draft);
     const durationMs = clock.monotonic() - startedMs;
     const { record, effects, formerUsers } = draft;
@@ -246,17 +292,20 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
   };
 
   /** Retries until the outcome is known. Throws only errors that mean that nothing was stored. */
-  const commit = (record: LogRecord, items: readonly PendingCommand[]): Promise<CommitResult> => {
+  const sendUntilDecided = (
+    commit: () => Promise<CommitResult>,
+    items: readonly PendingCommand[],
+  ): Promise<CommitResult> => {
     let isClosed = false;
     const send = async (): Promise<CommitResult> =>
       // A closed store cannot tell what became of the record. The next owner finds out.
-      isClosed ? { type: "fenced" } : journal.commit(head, record);
+      isClosed ? { type: "fenced" } : commit();
     return sendUntilKnown(send, {
       clock,
       random,
       waitMs: (tries) => retryDelayMs(tries, random),
       mayRetry: (error, isUnknown) =>
-        isUnknown || (!items.some(isLate) && hasCode(error, ...storeWideCodes)),
+        isUnknown || (items.length > 0 && !items.some(isLate) && hasCode(error, ...storeWideCodes)),
       onFailed({ error, tries }) {
         isClosed = hasCode(error, "closed");
         const fields = { log: head.logId, error: messageOf(error) };
@@ -402,6 +451,13 @@ export function createOwner(taken: Head, busy: readonly Header[], parts: OwnerPa
     get head() {
       return head;
     },
+    get provenMs() {
+      return provenMs;
+    },
+    prove() {
+      const isBusy = committing !== undefined || scheduled || ended !== "no";
+      if (!isBusy && journal.prove) occupy(storeProof(journal.prove));
+    },
     submit(tenant, sessionId, command, { limitMs = callLimitMs } = {}) {
       if (ended !== "no") return Promise.reject(notAccepted(head.logId));
       if (waiting >= maxWaiting) {
@@ -440,11 +496,4 @@ function ownerMoved(logId: number): FlotillaError {
 function notAccepted(logId: number): FlotillaError {
   const message = `this pod no longer accepts commands for log ${logId}: send it to its next owner`;
   return new FlotillaError("not_owner", message, { details: { taken: false } });
-}
-
-/** Agents that a command names besides those of its session. */
-function agentsOf(command: Command): readonly string[] {
-  if (command.type === "create") return command.agents;
-  if (command.type === "members") return command.agents ?? none;
-  return command.type === "append" && command.to !== undefined ? [command.to] : none;
 }

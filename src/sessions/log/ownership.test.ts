@@ -7,8 +7,9 @@ import {
   eventLoopTurns,
 } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
-import type { Head, Journal } from "./journal.ts";
-import { createMemoryJournal } from "./memory-journal.ts";
+import { headOf, record } from "../contract/journal-harness.ts";
+import type { Head, Journal, Presence } from "./journal.ts";
+import { createMemoryJournal, createMemoryPresence } from "./memory-journal.ts";
 import { createHeads, createOwners, type Owners, type OwnersParts } from "./ownership.ts";
 import type { Owner } from "./owner.ts";
 import { placeLogs } from "./placement.ts";
@@ -18,6 +19,7 @@ const logs = 4;
 describe("the owners of logs", () => {
   let clock: MovableClock;
   let journal: Journal;
+  let presence: Presence;
   let all: Map<string, Owners>;
   /** Pods that others know of, and whether they would take a log. */
   let up: Map<string, boolean>;
@@ -27,6 +29,7 @@ describe("the owners of logs", () => {
   beforeEach(async () => {
     clock = movableClock();
     journal = createMemoryJournal({ ids });
+    presence = createMemoryPresence(journal);
     all = new Map();
     up = new Map();
     gone = new Set();
@@ -46,6 +49,7 @@ describe("the owners of logs", () => {
       podId,
       host: podId,
       journal,
+      presence,
       heads: createHeads({ journal, clock }),
       clock,
       ids,
@@ -71,12 +75,10 @@ describe("the owners of logs", () => {
   const startMortal = (podId: string): Owners => {
     const dead = () => killed.has(podId);
     const never = () => new Promise<never>(() => {});
-    const mortal: Journal = {
-      ...journal,
-      heads: () => (dead() ? never() : journal.heads()),
-      beat: (...asked) => (dead() ? never() : journal.beat(...asked)),
+    const mortal: Presence = {
+      beat: (...asked) => (dead() ? never() : presence.beat(...asked)),
     };
-    return start(podId, { journal: mortal });
+    return start(podId, { presence: mortal });
   };
   const owned = async (): Promise<(string | null)[]> =>
     (await journal.heads()).map(({ owner }) => owner);
@@ -92,14 +94,14 @@ describe("the owners of logs", () => {
 
   test("S7: what it remembers counts only while its beats are answered", async () => {
     let answers = true;
-    const beat: Journal["beat"] = (...asked) =>
-      answers ? journal.beat(...asked) : new Promise(() => {});
+    const beat: Presence["beat"] = (...asked) =>
+      answers ? presence.beat(...asked) : new Promise(() => {});
     const told: (() => boolean)[] = [];
-    const own: OwnersParts["own"] = async (head, _busy, { isFresh }) => {
+    const own: OwnersParts["own"] = async (head, _recovered, { isFresh }) => {
       told.push(isFresh);
       return { owner: ownerOf(head), end: () => {} };
     };
-    const a = start("a", { journal: { ...journal, beat }, own });
+    const a = start("a", { presence: { beat }, own });
     await eventLoopTurns();
     const toldFresh = () => told.map((isFresh) => isFresh());
     expect([a.isFresh("s"), a.areFresh]).toEqual([true, true]);
@@ -148,7 +150,7 @@ describe("the owners of logs", () => {
     up.set("a", false);
     gone.add("a");
     const told: (string | null)[] = [];
-    const own: OwnersParts["own"] = async (head, _busy, { gone: before }) => {
+    const own: OwnersParts["own"] = async (head, _recovered, { gone: before }) => {
       told.push(before);
       return { owner: ownerOf(head), end: () => {} };
     };
@@ -196,6 +198,7 @@ describe("the owners of logs", () => {
     };
     // Enough that a pod has several which it would hand to one that is gone.
     journal = createMemoryJournal({ ids });
+    presence = createMemoryPresence(journal);
     await journal.create(32);
     startMortal("c");
     await eventLoopTurns(20);
@@ -258,6 +261,17 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual([null, null, null, null]);
   });
 
+  test("a log is released behind the last record of its owner, and not behind an earlier one", async () => {
+    const own: OwnersParts["own"] = async (taken) => {
+      const committed = headOf(await journal.commit(taken, record()));
+      return { owner: ownerOf(committed), end: () => {} };
+    };
+    const a = start("a", { own });
+    await eventLoopTurns();
+    await a.stop();
+    expect(await owned()).toEqual([null, null, null, null]);
+  });
+
   test("O2: a take whose answer was lost is found, and made again", async () => {
     let lost = 1;
     const take: Journal["take"] = async (...asked) => {
@@ -293,6 +307,8 @@ test("placement leaves no pod without a log while there are as many logs as pods
 function ownerOf(head: Head): Owner {
   return {
     head,
+    provenMs: -Infinity,
+    prove: () => {},
     submit: () => Promise.reject(new Error("not asked here")),
     cachedHeader: () => undefined,
     stop: async () => {},

@@ -2,16 +2,16 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Header } from "../conversation/header.ts";
+import { untilIdle } from "../../base/timeout.ts";
 import { logOf, placeLogs, rankPods } from "./placement.ts";
-import type { Head, Journal } from "./journal.ts";
+import type { Head, LiveHead, Log, Presence, Recovered } from "./journal.ts";
 import type { Owner, OwnerParts } from "./owner.ts";
 import type { SilentOwner } from "./turn-monitor.ts";
 
 /**
- * The logs that this pod owns. Twice a second it reads all heads, beats for its own logs, takes logs that
- * are free, and hands over logs that another pod should own. This decides only which pod tries. What
- * excludes a second owner is the condition in every commit.
+ * The logs that this pod owns. Twice a second, or more often where pods hear each other, it beats for its own
+ * logs, learns all heads, takes logs that are free, and hands over logs that another pod should own. This
+ * decides only which pod tries. What excludes a second owner is the condition in every commit.
  */
 export type Owners = {
   /** The owner of a session's log, if this pod owns it. */
@@ -25,13 +25,19 @@ export type Owners = {
   awaken(): Promise<void>;
   /** Polls at once, because a log may be free. */
   poll(): void;
+  /**
+   * Hands all logs to other pods and takes none any more. Resolves when they are handed over, or no pod
+   * takes them, or the limit is over: this pod then keeps the rest until it is stopped.
+   */
+  leave(options: { limitMs: number }): Promise<void>;
   stop(): Promise<void>;
 };
 
 export type OwnersParts = {
   podId: string;
   host: string | null;
-  journal: Journal;
+  journal: Pick<Log, "create" | "take" | "recover" | "release">;
+  presence: Presence;
   heads: Heads;
   clock: Clock;
   ids: Ids;
@@ -43,7 +49,7 @@ export type OwnersParts = {
   isGone: (host: string) => boolean;
   /** Whether this pod hands its logs on and takes no others, as far as there are pods for them. */
   drains?: () => boolean;
-  own: (head: Head, busy: readonly Header[], taken: TakenLog) => Promise<Owned>;
+  own: (head: Head, recovered: Recovered, taken: TakenLog) => Promise<Owned>;
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it accepts a log, because a dead pod stays listed for a while. Never rejects. */
   wouldTake: (podId: string) => Promise<boolean>;
@@ -68,23 +74,31 @@ export type LogEvent =
   | { readonly type: "log_owned"; readonly owned: number }
   | { readonly type: "log_lost"; readonly owned: number };
 
-type Held = Owned & { provenMs: number };
-type Seen = { head: Head; movedMs: number };
+/** `wantedMs`: when freshness was last of interest, where it has to be proven by the log itself. */
+type Held = Owned & { provenMs: number; wantedMs: number };
+type Seen = { head: LiveHead; movedMs: number };
 
-const passMs = 500;
+/** How often a pod looks, and how much longer each pod further down the ranking of a free log waits. */
+const paceOfRows = { passMs: 500, rankMs: 1_000 };
+const paceOfBeats = { passMs: 250, rankMs: 500 };
 const dormantMs = 1_000;
-/** A log whose head has not moved for this long is free. Reads from memory need a beat newer than this. */
+/** A log whose head has not moved for this long is free. Reads from memory need a proof newer than this. */
 const silentMs = 2_000;
 /** After a longer gap between two passes, no head counts as silent. A busy machine can be this slow. */
 const gapMs = 5_000;
-/** Each pod further down the ranking of a free log waits this much longer. */
-const rankMs = 1_000;
 /** A pod gets logs handed over only once it has been up for this long. */
 const settledMs = 5_000;
+/** Where only the log proves that it is still this pod's, that is done so often while it is of interest. */
+const proveMs = 1_000;
+const wantedForMs = 10_000;
 
 export function createOwners(parts: OwnersParts): Owners {
-  const { podId, journal, heads, clock, log } = parts;
+  const { podId, journal, presence, heads, clock, log } = parts;
+  const { listening } = presence;
+  const { passMs, rankMs } = listening ? paceOfBeats : paceOfRows;
   const held = new Map<number, Held>();
+  /** Logs that are this pod's and not yet served, because they are being recovered. */
+  const recovering = new Map<number, Head>();
   const seen = new Map<number, Seen>();
   /** Pods with a probe in flight, and when each pod last accepted. */
   const probing = new Set<string>();
@@ -93,18 +107,34 @@ export function createOwners(parts: OwnersParts): Owners {
   let isPollWanted = false;
   let cancel = () => {};
   let stopped = false;
+  let leaving = false;
+  /** Whether no other pod was there at the last pass. */
+  let isAlone = false;
   let lastPassMs = -Infinity;
+
+  const isDraining = (): boolean => leaving || stopped || parts.drains?.() === true;
+  listening?.speakFor(() => ({
+    heads: [
+      // A log that was just recovered is in both for a moment, and a beat names it once.
+      ...[...recovering.values()].filter(({ logId }) => !held.has(logId)),
+      ...[...held.values()].map(({ owner }) => owner.head),
+    ],
+    isDraining: isDraining(),
+  }));
 
   const pass = async (): Promise<void> => {
     const startedMs = clock.monotonic();
-    const all = held.size === 0 ? await journal.heads() : await beat();
+    const all = await beat();
     heads.put(all, startedMs);
     recordHeads(all);
     if (stopped) return;
+    if (listening) prove();
     const pods = othersAlive(all);
     const others = [...pods.keys()].filter((each) => each !== podId);
     // Without another pod, sessions would have no owner at all.
-    const isLeaving = parts.drains?.() === true && others.length > 0;
+    isAlone = others.length === 0;
+    const isLeaving = isDraining() && !isAlone;
+    handedOver.check();
     const desired = placeLogs(all.length, (isLeaving ? others : [podId, ...others]).toSorted());
     const due = all.filter((head) => {
       if (isLeaving || held.has(head.logId) || !isFree(head)) return false;
@@ -128,7 +158,7 @@ export function createOwners(parts: OwnersParts): Owners {
     return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
   };
 
-  const recordHeads = (all: readonly Head[]): void => {
+  const recordHeads = (all: readonly LiveHead[]): void => {
     const nowMs = clock.monotonic();
     const gap = nowMs - lastPassMs > gapMs;
     lastPassMs = nowMs;
@@ -140,8 +170,11 @@ export function createOwners(parts: OwnersParts): Owners {
   };
 
   const freeForMs = (head: Head): number => {
-    const quietMs = clock.monotonic() - seen.get(head.logId)!.movedMs;
-    return isFreeAtOnce(head) ? quietMs : quietMs - silentMs;
+    const nowMs = clock.monotonic();
+    const quietMs = nowMs - seen.get(head.logId)!.movedMs;
+    if (isFreeAtOnce(head)) return quietMs;
+    if (listening) return nowMs - (listening.freeSinceMs(head) ?? Infinity);
+    return quietMs - silentMs;
   };
   // If the head names this pod but the log is not held, the response to an earlier take was lost.
   const isFreeAtOnce = (head: Head): boolean =>
@@ -150,16 +183,18 @@ export function createOwners(parts: OwnersParts): Owners {
   const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
 
   /** Beats for the logs that this pod owns, and returns all heads. */
-  const beat = async (): Promise<readonly Head[]> => {
+  const beat = async (): Promise<readonly LiveHead[]> => {
     const sentMs = clock.monotonic();
-    const beats = [...held].map(([logId, { owner }]) => ({ logId, term: owner.head.term }));
-    const { owned, heads: all } = await journal.beat(podId, beats);
+    const beats = [...held.values()].map(({ owner }) => owner.head);
+    const { owned, heads: all } = await presence.beat(podId, beats);
     const still = new Set(owned);
     for (const { logId, term } of beats) {
       const each = held.get(logId);
       if (!each || each.owner.head.term !== term) continue;
-      if (still.has(logId)) each.provenMs = sentMs;
-      else {
+      if (still.has(logId)) {
+        // What was heard or read may be old: there only the log itself proves that it is this pod's.
+        if (!listening) each.provenMs = sentMs;
+      } else {
         log.warn({ log: logId, term }, "session log taken over by another pod");
         lose(logId);
       }
@@ -181,14 +216,29 @@ export function createOwners(parts: OwnersParts): Owners {
     const sentMs = clock.monotonic();
     const head = await journal.take(free, owner);
     if (!head) return;
+    recovering.set(logId, head);
+    try {
+      await serve(free, head, { sentMs, silent });
+    } finally {
+      recovering.delete(logId);
+    }
+  };
+
+  /** Serves a log that was taken, once it is recovered. */
+  const serve = async (
+    free: Head,
+    head: Head,
+    { sentMs, silent }: { sentMs: number; silent: SilentOwner | undefined },
+  ): Promise<void> => {
+    const { logId } = head;
     const takenMs = clock.monotonic();
-    const busy = await journal.busy(logId);
+    const recovered = await journal.recover(head);
     const gone = hasEnded(free) ? free.owner : null;
     const isFresh = () => {
       const each = held.get(logId);
       return each?.owner.head.term === head.term && isProven(each);
     };
-    const owned = await parts.own(head, busy, {
+    const owned = await parts.own(head, recovered, {
       onFenced: () => lose(logId),
       isFresh,
       gone,
@@ -196,12 +246,14 @@ export function createOwners(parts: OwnersParts): Owners {
     });
     if (stopped) {
       owned.end();
-      return journal.release(podId, [{ logId, term: head.term }]);
+      return journal.release(podId, [owned.owner.head]);
     }
-    held.set(logId, { ...owned, provenMs: sentMs });
+    held.set(logId, { ...owned, provenMs: sentMs, wantedMs: clock.monotonic() });
+    listening?.speak();
     parts.onEvent({ type: "log_owned", owned: held.size });
     heads.putOne(head, takenMs);
-    log.info({ log: logId, term: head.term, busy: busy.length }, "session log owned");
+    const busy = recovered.busy.length;
+    log.info({ log: logId, term: head.term, busy }, "session log owned");
   };
 
   const drop = (logId: number): void => {
@@ -212,23 +264,30 @@ export function createOwners(parts: OwnersParts): Owners {
     parts.onEvent({ type: "log_owned", owned: held.size });
   };
 
-  /** One log at a time, and only to pods that have been up for a while. */
+  /** One log at a time, and only to pods that have been up for a while. A pod that leaves can't wait. */
   const handOver = async (
     desired: readonly string[],
     pods: ReadonlyMap<string, number>,
   ): Promise<void> => {
+    const moving = new Map<number, string>();
     for (const logId of held.keys()) {
       const to = desired[logId]!;
-      if (to === podId || (pods.get(to) ?? 0) < settledMs) continue;
+      const isSettled = leaving || (pods.get(to) ?? 0) >= settledMs;
+      if (to === podId || !isSettled) continue;
       if (clock.monotonic() - (willingMs.get(to) ?? -Infinity) >= gapMs) {
         probe(to);
         continue;
       }
-      willingMs.delete(to);
-      log.info({ log: logId, to }, "handing over session log");
-      await giveUp([logId]);
-      return parts.offer(to);
+      moving.set(logId, to);
+      if (!leaving) break;
     }
+    if (moving.size === 0) return;
+    for (const [logId, to] of moving) {
+      if (!leaving) willingMs.delete(to);
+      log.info({ log: logId, to }, "handing over session log");
+    }
+    await giveUp([...moving.keys()]);
+    for (const to of new Set(moving.values())) parts.offer(to);
   };
 
   /** A dead pod does not answer. The pass does not await the probe, because that would delay every beat. */
@@ -247,9 +306,22 @@ export function createOwners(parts: OwnersParts): Owners {
       return each ? [{ logId, each }] : [];
     });
     await Promise.all(releasing.map(({ each }) => each.owner.stop()));
-    const terms = releasing.map(({ logId, each }) => ({ logId, term: each.owner.head.term }));
+    const last = releasing.map(({ each }) => each.owner.head);
     for (const { logId } of releasing) drop(logId);
-    await journal.release(podId, terms);
+    await journal.release(podId, last);
+    // Others learn that no pod speaks for them before they are offered.
+    listening?.speak();
+    handedOver.check();
+  };
+
+  const handedOver = untilIdle(clock, () => held.size === 0 || isAlone);
+
+  /** Has the log itself prove that logs are still this pod's, as far as that is of interest. */
+  const prove = (): void => {
+    const nowMs = clock.monotonic();
+    for (const each of held.values()) {
+      if (isWanted(each) && nowMs - provenAtMs(each) >= proveMs) each.owner.prove();
+    }
   };
 
   const run = (): Promise<void> =>
@@ -267,21 +339,42 @@ export function createOwners(parts: OwnersParts): Owners {
       }));
   void run();
 
+  const poll = (): void => {
+    if (stopped) return;
+    if (currentPass) isPollWanted = true;
+    else {
+      cancel();
+      void run();
+    }
+  };
+
   const heldOf = (sessionId: string): Held | undefined => {
     const logs = heads.last.length;
     return logs === 0 ? undefined : held.get(logOf(sessionId, logs));
   };
 
-  const isProven = ({ provenMs }: Held): boolean => clock.monotonic() - provenMs < silentMs;
+  const provenAtMs = ({ provenMs, owner }: Held): number => Math.max(provenMs, owner.provenMs);
+  // A pod that doesn't hear itself is missed by others, which may take its logs sooner than that.
+  const isProven = (each: Held): boolean =>
+    clock.monotonic() - (listening ? provenAtMs(each) : each.provenMs) < silentMs &&
+    listening?.isHeard !== false;
+  const isWanted = ({ wantedMs }: Held): boolean => clock.monotonic() - wantedMs < wantedForMs;
+  const want = (each: Held): void => void (each.wantedMs = clock.monotonic());
 
   return {
     of: (sessionId) => heldOf(sessionId)?.owner,
     isFresh(sessionId) {
       const each = heldOf(sessionId);
-      return each !== undefined && isProven(each);
+      if (!each) return false;
+      want(each);
+      return isProven(each);
     },
     get areFresh() {
-      return [...held.values()].every(isProven);
+      if (!listening) return [...held.values()].every(isProven);
+      // What was of interest is so while there is a caller that has to be sure.
+      const wanted = [...held.values()].filter(isWanted);
+      for (const each of wanted) want(each);
+      return listening.isHeard && wanted.every(isProven);
     },
     get owned() {
       return [...held.values()].map(({ owner }) => owner);
@@ -292,13 +385,14 @@ export function createOwners(parts: OwnersParts): Owners {
       await currentPass;
       if (!stopped) await run();
     },
-    poll() {
-      if (stopped) return;
-      if (currentPass) isPollWanted = true;
-      else {
-        cancel();
-        void run();
-      }
+    poll,
+    async leave({ limitMs }) {
+      if (stopped || held.size === 0) return;
+      leaving = true;
+      listening?.speak();
+      const left = handedOver.within(limitMs);
+      poll();
+      await left;
     },
     async stop() {
       stopped = true;
@@ -324,7 +418,13 @@ export type Heads = {
   putOne(head: Head, atMs: number): void;
 };
 
-export function createHeads({ journal, clock }: { journal: Journal; clock: Clock }): Heads {
+export function createHeads({
+  journal,
+  clock,
+}: {
+  journal: Pick<Log, "heads">;
+  clock: Clock;
+}): Heads {
   let last: readonly Head[] = [];
   let seenMs = -Infinity;
   /** When a head was last stored alone. */
@@ -384,7 +484,7 @@ export function createHeads({ journal, clock }: { journal: Journal; clock: Clock
   };
 }
 
-function isSame(one: Head, other: Head): boolean {
+function isSame(one: LiveHead, other: LiveHead): boolean {
   return (
     one.term === other.term &&
     one.offset === other.offset &&

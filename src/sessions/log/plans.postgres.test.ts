@@ -54,7 +54,6 @@ const head = {
   host: null,
   offset: 1,
   recordId: "r",
-  beat: 1,
 };
 
 const statements: Record<string, Statement> = {

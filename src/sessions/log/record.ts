@@ -218,6 +218,21 @@ function endedWithSteps({ sessionId, work }: Header, after: Header): TurnRef | u
   return { sessionId, epoch: work.epoch };
 }
 
+/** About how many bytes a command or a record has: nearly all of them are those of its texts. */
+export function estimateBytes(given: Command | LogRecord): number {
+  let bytes = 0;
+  const left: object[] = [given];
+  for (let value = left.pop(); value !== undefined; value = left.pop()) {
+    const items: readonly unknown[] = Array.isArray(value) ? value : Object.values(value);
+    for (const item of items) {
+      bytes += 8;
+      if (typeof item === "string") bytes += item.length;
+      else if (typeof item === "object" && item !== null) left.push(item);
+    }
+  }
+  return bytes;
+}
+
 export function keyOfId(sessionId: string, clientId: string): string {
   return `${sessionId} ${clientId}`;
 }
@@ -248,4 +263,13 @@ function refusalOf(
   return command.type === "create"
     ? new FlotillaError("conflict", "a session with this id already exists")
     : new FlotillaError("not_found", "there is no such session");
+}
+
+const noAgents: readonly string[] = [];
+
+/** Agents that a command names besides those of its session. */
+export function agentsOf(command: Command): readonly string[] {
+  if (command.type === "create") return command.agents;
+  if (command.type === "members") return command.agents ?? noAgents;
+  return command.type === "append" && command.to !== undefined ? [command.to] : noAgents;
 }

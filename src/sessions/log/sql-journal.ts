@@ -4,8 +4,25 @@ import type { Ids } from "../../base/ids.ts";
 import type { Database } from "../../store/database.ts";
 import { type JournalOwner, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
 import { type Changes, changesOf } from "./changes.ts";
-import type { CommitResult, StoredClientId, Journal, TurnRef } from "./journal.ts";
-import { beatHeads, insertHeads, readHeads, releaseHeads, takeHead, toHead } from "./sql/heads.ts";
+import type {
+  CommitResult,
+  Head,
+  Journal,
+  Log,
+  Presence,
+  Reads,
+  StoredClientId,
+  TurnRef,
+} from "./journal.ts";
+import {
+  beatHeads,
+  insertHeads,
+  readHeads,
+  releaseHeads,
+  takeHead,
+  toHead,
+  toLiveHead,
+} from "./sql/heads.ts";
 import {
   findIds,
   partOf,
@@ -24,23 +41,25 @@ import { type PlacedRecord, storeRecords } from "./sql/records.ts";
 
 type SqlJournalParts = { database: Database; ids: Ids; clock?: Clock };
 
-/** The logs that each pod owns, for operators. */
-export async function readLogOwners(
-  database: Pick<Database, "read">,
-): Promise<ReadonlyMap<string | null, readonly number[]>> {
-  const heads = (await database.read(readHeads())).map(toHead);
+/** The heads of all logs, for operators. */
+export async function readLogHeads(database: Pick<Database, "read">): Promise<Head[]> {
+  return (await database.read(readHeads())).map(toHead);
+}
+
+/** The logs that each pod owns. */
+export function logsByOwner(heads: readonly Head[]): ReadonlyMap<string | null, readonly number[]> {
   const owners = Map.groupBy(heads, ({ owner }) => owner);
   return new Map([...owners].map(([owner, owned]) => [owner, owned.map(({ logId }) => logId)]));
 }
 
-/** A journal in the shared database. Records of several logs share a transaction, in one round trip. */
-export function createSqlJournal({ database, ids, clock = systemClock }: SqlJournalParts): Journal {
-  const storedIds: Journal["storedIds"] = async (ids) =>
-    (await database.read(findIds(ids))).map((row) => ({
-      sessionId: row["session_id"] as string,
-      clientId: row["client_id"] as string,
-      seq: Number(row["seq"]),
-    }));
+/** Log and reads in the shared database, which see the same rows. */
+export function createSqlJournal(parts: SqlJournalParts): Journal {
+  return { ...createSqlLog(parts), ...createSqlReads(parts) };
+}
+
+/** A log in the shared database. Records of several logs share a transaction, in one round trip. */
+function createSqlLog({ database, ids, clock = systemClock }: SqlJournalParts): Log {
+  const { storedIds } = createSqlReads({ database });
 
   /** Client ids that were stored before under another seq. */
   const findStored = async ({ entries }: Changes): Promise<StoredClientId[]> => {
@@ -72,6 +91,9 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
   const shared = shareTransactions(store, clock);
 
   return {
+    // A record becomes rows, each of which is bounded where its content comes in.
+    maxRecordBytes: Infinity,
+
     async heads() {
       return (await database.read(readHeads())).map(toHead);
     },
@@ -86,31 +108,36 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
       return taken!.map(toHead)[0];
     },
 
-    async release(podId, logs) {
-      if (logs.length > 0) await database.write([releaseHeads(podId, logs)]);
-    },
-
-    async beat(podId, logs) {
-      const [beaten, heads] = await database.write([beatHeads(podId, logs), readHeads()]);
-      const owned = beaten!.map((row) => Number(row["log_id"]));
-      return { owned: owned.toSorted((one, other) => one - other), heads: heads!.map(toHead) };
+    async recover({ logId }) {
+      return { busy: (await database.read(readBusy(logId))).map(toHeader) };
     },
 
     async commit(at, record) {
       return shared.store({ at, recordId: record.recordId, changes: changesOf(record) });
     },
 
-    whenFree: shared.whenFree,
+    async release(podId, heads) {
+      if (heads.length > 0) await database.write([releaseHeads(podId, heads)]);
+    },
 
+    whenFree: shared.whenFree,
+  };
+}
+
+/** Reads of sessions from the shared database. */
+export function createSqlReads({ database }: Pick<SqlJournalParts, "database">): Reads {
+  return {
     async header(sessionId) {
       return (await database.read(readHeader(sessionId))).map(toHeader)[0];
     },
 
-    async busy(logId) {
-      return (await database.read(readBusy(logId))).map(toHeader);
+    async storedIds(ids) {
+      return (await database.read(findIds(ids))).map((row) => ({
+        sessionId: row["session_id"] as string,
+        clientId: row["client_id"] as string,
+        seq: Number(row["seq"]),
+      }));
     },
-
-    storedIds,
 
     async entries(sessionId, page) {
       return (await database.read(readEntries(sessionId, page))).map(toEntry);
@@ -144,6 +171,20 @@ export function createSqlJournal({ database, ids, clock = systemClock }: SqlJour
 
     async turns(sessionId, page) {
       return (await database.read(readTurns(sessionId, page))).map(toEndedTurn);
+    },
+  };
+}
+
+/** Beats in the rows of the heads, which all pods read. */
+export function createSqlPresence({ database }: Pick<SqlJournalParts, "database">): Presence {
+  return {
+    async beat(podId, heads) {
+      if (heads.length === 0) {
+        return { owned: [], heads: (await database.read(readHeads())).map(toLiveHead) };
+      }
+      const [beaten, after] = await database.write([beatHeads(podId, heads), readHeads()]);
+      const owned = beaten!.map((row) => Number(row["log_id"]));
+      return { owned: owned.toSorted((one, other) => one - other), heads: after!.map(toLiveHead) };
     },
   };
 }

@@ -69,23 +69,27 @@ describe.each(storeKinds)("envelopes to owners on $name", (kind) => {
   const take = async (podId: string): Promise<Owner> => {
     const [seen] = await journal.heads();
     const head = await journal.take(seen!, { podId, host: null, recordId: ids.next() });
-    return createOwner(head!, [], {
-      journal,
-      clock,
-      random: seededRandom(1),
-      ids,
-      log: silentLogger,
-      facts: () => ({
-        nowMs: clock.now(),
-        newId: () => ids.next(),
-        agent: () => undefined,
-        runnerFor: () => null,
-      }),
-      prime: () => undefined,
-      onCommitted: () => {},
-      onFenced: () => {},
-      isFresh: () => true,
-    });
+    return createOwner(
+      head!,
+      { busy: [] },
+      {
+        journal,
+        clock,
+        random: seededRandom(1),
+        ids,
+        log: silentLogger,
+        facts: () => ({
+          nowMs: clock.now(),
+          newId: () => ids.next(),
+          agent: () => undefined,
+          runnerFor: () => null,
+        }),
+        prime: () => undefined,
+        onCommitted: () => {},
+        onFenced: () => {},
+        isFresh: () => true,
+      },
+    );
   };
 
   test("O2: a message that was refused for certain isn't stored by a pod that slept and has the log again", async () => {

@@ -3,7 +3,7 @@ import { jsonBytes } from "../../protocol/limits.ts";
 import type { Entry, Part, UIMessage } from "../../protocol/message.ts";
 import { type EntryNote, viewOf } from "../../protocol/view.ts";
 import type { Header, Turn } from "../conversation/header.ts";
-import type { Journal } from "../log/journal.ts";
+import type { Reads } from "../log/journal.ts";
 import type { AgentSpec, ContextPolicy, HistoryMode } from "../agents/spec.ts";
 
 /** The part of a conversation that an agent gets with a request. */
@@ -17,7 +17,7 @@ export type History = {
   readonly continued?: UIMessage;
 };
 
-type Reads = Pick<Journal, "tail" | "entries">;
+type EntryReads = Pick<Reads, "tail" | "entries">;
 
 type Range = {
   readonly sessionId: string;
@@ -43,7 +43,7 @@ const maxPageEntries = 1_000;
 
 /** Reads the messages that an agent gets with a request. */
 export async function readHistory(
-  journal: Reads,
+  journal: EntryReads,
   header: Header,
   turn: Turn,
   { history, context }: Pick<AgentSpec, "history" | "context">,
@@ -76,7 +76,7 @@ export async function readHistory(
 
 /** Reads everything that a compactor has to summarise. */
 export async function readRange(
-  journal: Reads,
+  journal: EntryReads,
   header: Header,
   toSeq: number,
 ): Promise<{ messages: readonly UIMessage[]; summary?: string }> {
@@ -93,7 +93,7 @@ export async function readRange(
 
 /** Reads backwards from the newest entry, until there are enough messages before the answer's position. */
 async function readBack(
-  journal: Reads,
+  journal: EntryReads,
   { sessionId, after, upTo, isEnough, target }: Range,
 ): Promise<LoadedMessages> {
   let entries: Entry[] = [];
@@ -157,7 +157,7 @@ function withoutNote(message: UIMessage): UIMessage {
   return Object.keys(metadata).length === 0 ? rest : { ...rest, metadata };
 }
 
-async function readSummary(journal: Reads, header: Header): Promise<UIMessage | undefined> {
+async function readSummary(journal: EntryReads, header: Header): Promise<UIMessage | undefined> {
   const { sessionId, summarySeq } = header;
   const [entry] = await journal.entries(sessionId, { after: summarySeq - 1, limit: 1 });
   if (entry?.kind !== "summary") return undefined;

@@ -4,7 +4,7 @@ import type { Random } from "../../base/random.ts";
 import type { ModelTotal, Prices } from "../../base/usage.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
-import type { Journal } from "../log/journal.ts";
+import type { Reads } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { StartLater } from "./later.ts";
 import type { AgentNetwork } from "./network.ts";
@@ -17,7 +17,7 @@ export type RunnerParts = {
   readonly random: Random;
   readonly log: Logger;
   readonly journal: Pick<
-    Journal,
+    Reads,
     "tail" | "entries" | "steps" | "stepValue" | "checkpoint" | "turns"
   >;
   /** Submits a command to the session's owner, with retries. */

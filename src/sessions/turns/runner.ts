@@ -81,7 +81,7 @@ export function createRunner(runnerParts: RunnerParts): Runner {
         await reportBegun(running, { beside: runnerParts.runsSuspectTask?.() ?? false });
       begun();
       const { sessionId: session, ...numbers } = name;
-      const fields = { session, agent: work.agent, ...numbers, pod: podId };
+      const fields = { session, tenant, agent: work.agent, ...numbers, pod: podId };
       const from = { id: session, what: "session" } as const;
       await runWithOrigin({ by: "agent", from, fields, log }, () =>
         work.type === "turn"
@@ -157,14 +157,19 @@ export function createRunner(runnerParts: RunnerParts): Runner {
       return running.answer?.snapshot();
     },
 
-    async stop({ waitMs }) {
+    async stop({ waitMs, drainMs = 0 }) {
       stopping = true;
-      for (const { control } of bySession.values()) control.leave();
+      const leave = () => {
+        for (const { control } of bySession.values()) control.leave();
+      };
+      if (drainMs === 0) leave();
       // Work that has not begun here can begin on another pod at once.
       const unbegun = [...bySession.values()].filter(({ begun }) => !begun);
       for (const { control } of unbegun) control.end({ keep: false });
       await Promise.all(unbegun.map(release));
       const all = () => Promise.all([...bySession.values()].map(({ ended }) => ended));
+      if (drainMs > 0) await settledWithin(clock, drainMs, all());
+      leave();
       await settledWithin(clock, waitMs, all());
       const left = [...bySession.values()];
       for (const { control } of left) control.end({ keep: false });

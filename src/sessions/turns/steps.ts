@@ -9,7 +9,7 @@ import { createSteps } from "../../steps/steps.ts";
 import { setUnfinished, type Unfinished } from "../../steps/unfinished.ts";
 import type { CommandResult } from "../conversation/command.ts";
 import type { Turn } from "../conversation/header.ts";
-import type { Journal } from "../log/journal.ts";
+import type { Reads } from "../log/journal.ts";
 import type { Control } from "./parts.ts";
 
 /**
@@ -44,7 +44,7 @@ type TurnStepsParts = {
   readonly sessionId: string;
   readonly turn: Pick<Turn, "epoch" | "attempt">;
   readonly control: Control;
-  readonly journal: Pick<Journal, "steps" | "stepValue" | "turns">;
+  readonly journal: Pick<Reads, "steps" | "stepValue" | "turns">;
   /** The largest value of one step. */
   readonly maxValueBytes: number;
   /** Reads until the store answers. Returns undefined if the turn has to end meanwhile. */

@@ -2,7 +2,7 @@ import { isJsonObject, type Json } from "../../base/json.ts";
 import type { Unfinished } from "../../steps/unfinished.ts";
 import type { Reply } from "../conversation/command.ts";
 import type { Turn } from "../conversation/header.ts";
-import type { Journal } from "../log/journal.ts";
+import type { Reads } from "../log/journal.ts";
 
 /** What unfinished steps of a turn have made, by their keys. */
 type MadeSoFar = { readonly [key: string]: Json };
@@ -24,7 +24,7 @@ export function decodeCheckpoint(body: string): CheckpointBody {
 
 /** What earlier attempts at this turn have kept. The first one finds nothing, and doesn't read. */
 export async function readUnfinished(
-  journal: Pick<Journal, "checkpoint">,
+  journal: Pick<Reads, "checkpoint">,
   sessionId: string,
   { epoch, attempt }: Pick<Turn, "epoch" | "attempt">,
 ): Promise<MadeSoFar> {

@@ -95,9 +95,15 @@ const encryptedKind: StoreKind = {
 };
 
 const every = process.env["FLOTILLA_STORES"] === "all";
+/** A file takes longer, for threads that start and for flushes. */
+const inMemoryAlone = process.env["FLOTILLA_STORES"] === "memory";
 /** The project of vitest that runs this file says so: what needs no server, or what runs on Postgres. */
 const onPostgres = process.env["FLOTILLA_TEST_KINDS"] === "postgres";
-const onMachine = every ? [memoryKind, sqliteKind, encryptedKind] : [memoryKind, sqliteKind];
+const onMachine = [
+  memoryKind,
+  ...(inMemoryAlone ? [] : [sqliteKind]),
+  ...(every ? [encryptedKind] : []),
+];
 const onServer = every ? [postgresKind, reducedPostgresKind] : [postgresKind];
 
 /** Every kind of store there is. A new one is added here and passes all the suites. */
@@ -108,7 +114,7 @@ export const storeKinds: readonly StoreKind[] = onPostgres ? onServer : onMachin
  * of memory, on which all simulations run. `FLOTILLA_STORES=all` runs them on all kinds.
  */
 export const usualKinds: readonly StoreKind[] = storeKinds.filter(
-  (kind) => every || kind !== memoryKind,
+  (kind) => every || inMemoryAlone || kind !== memoryKind,
 );
 
 /** Takes away what earlier tests have left in a store that they share. */

@@ -258,11 +258,11 @@ export const hotStatements: Record<string, Statement | Statement[]> = {
   otherDepths: otherDepths(),
   countAhead: places.flatMap((place) => countAhead(place, 10_000) ?? []),
   readSlotHolders: [readSlotHolders("key/a/k", 20), readSlotHolders("tenant/t1", 20)],
-  listAwaiting: [
-    listAwaiting({ sinceMs: 5, taskId: "x" }, { tenant: undefined, count: 51 }),
-    listAwaiting({ sinceMs: 5, taskId: "x" }, { tenant: "t1", count: 51 }),
-    hasMoreAwaiting(),
-  ],
+  listAwaiting: (["until", "since"] as const).flatMap((by) => [
+    listAwaiting({ by, atMs: 5, taskId: "x" }, { tenant: undefined, count: 51 }),
+    listAwaiting({ by, atMs: 5, taskId: "x" }, { tenant: "t1", count: 51 }),
+    hasMoreAwaiting({ by, atMs: 5, taskId: "x" }),
+  ]),
   countHeldBy: countHeldBy(["pod", "pod-2"], 10_000),
   readDependencyStates: readDependencyStates("x", 100),
   readStanding: [readStanding("x"), readLateness("x")],

@@ -153,7 +153,8 @@ export function inspectContract(kind: StoreKind): void {
       [{ limit: 0 }, "limit must be"],
       [{ limit: 1_001 }, "limit must be"],
       [{ status: "done" }, "status must be one of pending, claimed, completed, failed, cancelled"],
-      [{ state: "failed" }, "unknown option `state`, did you mean `status`?"],
+      [{ state: "failed" }, "state must be one of ready, delayed, waiting, blocked, alone"],
+      [{ statuses: "failed" }, "unknown option `statuses`, did you mean `status`?"],
     ])("refuses to list by %j", async (options, message) => {
       await expect(queue.list(options as object)).rejects.toMatchObject({
         code: "invalid_option",

@@ -4,6 +4,7 @@ import { linksOf } from "../../links/links.ts";
 import { insertLinks } from "../../links/sql.ts";
 import type { Database } from "../../store/database.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
+import { copyKey } from "../../protocol/copies.ts";
 import { sql, table } from "../../store/sql.ts";
 import { prune } from "../leader/prune.ts";
 import { task } from "../task.ts";
@@ -64,7 +65,8 @@ export function linksContract(kind: StoreKind): void {
         name: "child",
         status: "pending",
       });
-      const without = { startedBy: null, started: [], hasMore: false };
+      const none = { startedBy: null, started: [], hasMore: false };
+      const without = { ...none, dependents: [], copies: [] };
       expect(await linksOf(queue.database, outside.taskId, "task")).toEqual(without);
     });
 
@@ -121,6 +123,31 @@ export function linksContract(kind: StoreKind): void {
       expect(await queue.ended(taskId)).toMatchObject({ status: "completed" });
       expect(await started(taskId)).toHaveLength(1);
       await caller.close();
+    });
+
+    test("tell what comes after a task and which are its copies, and none of other tasks", async () => {
+      const first = await queue.enqueue("child", 1);
+      const second = await queue.enqueue("child", 2, { after: [first.taskId] });
+      const third = await queue.enqueue("later", 3, { after: [first.taskId, second.taskId] });
+      const key = (at: number) => copyKey(first.taskId, String(at).repeat(16));
+      const copies = [
+        await queue.enqueue("child", 4, { key: key(1) }),
+        await queue.enqueue("child", 5, { key: key(2) }),
+      ];
+      // Of another tenant, of another name, and of a task whose id begins with the same.
+      await queue.enqueue("child", 6, { key: key(3), tenant: "acme" });
+      await queue.enqueue("later", 7, { key: key(4) });
+      await queue.enqueue("child", 8, { key: copyKey(`${first.taskId}0`, "f".repeat(16)) });
+      const { dependents, copies: found } = await linksOf(queue.database, first.taskId, "task");
+      expect(dependents).toEqual([
+        { taskId: second.taskId, name: "child", status: "pending", tenant: "default" },
+        { taskId: third.taskId, name: "later", status: "pending", tenant: "default" },
+      ]);
+      expect(found.map(({ taskId }) => taskId)).toEqual(copies.map(({ taskId }) => taskId));
+      expect(await linksOf(queue.database, third.taskId, "task")).toMatchObject({
+        dependents: [],
+        copies: [],
+      });
     });
 
     test("lead from a task that failed to what follows its failure", async () => {

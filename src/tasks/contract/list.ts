@@ -6,7 +6,7 @@ import { now, rows, sql, table } from "../../store/sql.ts";
 import { walkBounds } from "../../store/walk.ts";
 import type { TaskFilter } from "../inspect/filter.ts";
 import { maxFew } from "../inspect/list.ts";
-import { type TaskStatus, taskStatuses } from "../rows.ts";
+import { type PendingState, pendingStates, type TaskStatus, taskStatuses } from "../rows.ts";
 import { parked } from "../sql/task-state.ts";
 import type { ListOptions } from "../tasks.ts";
 import { openTasks, rowsOf, type TasksHarness } from "./harness.ts";
@@ -308,6 +308,36 @@ export function listContract(kind: StoreKind): void {
       expect(await all({ at: "pay", setAside: true, status: "pending" })).toEqual([idOf(1)]);
     });
 
+    test("hold pending tasks by how they stand, as they are counted", async () => {
+      await fill(9, "pending");
+      const mark = (at: number, set: ReturnType<typeof sql>) =>
+        queue.database.write([sql`update ${rowsOf} set ${set} where task_id = ${idOf(at)}`]);
+      await mark(1, sql`parked = ${parked.untilDue}, run_at = run_at + 86400000`);
+      await mark(2, sql`parked = ${parked.untilDue}, run_at = run_at + 86400000, name = 'b'`);
+      await mark(3, sql`parked = ${parked.forDependencies}, depends = 1`);
+      await mark(4, sql`parked = ${parked.blocked}, blocked_by = 'key/a/k'`);
+      await mark(5, sql`parked = ${parked.limited}, limited = 1`);
+      await mark(6, sql`deaths = 9`);
+      await mark(7, sql`parked = ${parked.setAside}`);
+      await mark(8, sql`status = 'completed'`);
+      const named: readonly [PendingState, readonly number[]][] = [
+        ["delayed", [2, 1]],
+        ["waiting", [3]],
+        ["blocked", [4]],
+        ["alone", [6]],
+      ];
+      for (const [state, ats] of named)
+        expect([state, await all({ state, limit: 1 })]).toEqual([state, ats.map(idOf)]);
+      expect(await all({ state: "delayed", name: "b", status: "pending" })).toEqual([idOf(2)]);
+      expect(await all({ state: "ready" })).toEqual([5, 0].map(idOf));
+      const depth = [...(await queue.depth()).values()];
+      for (const state of pendingStates)
+        expect([state, depth.reduce((sum, of) => sum + of[state], 0)]).toEqual([
+          state,
+          (await all({ state })).length,
+        ]);
+    });
+
     test("hold what a session, or a run or task, has started", async () => {
       await fill(30, "completed");
       const link = (from: string, what: string, ats: readonly number[]) =>
@@ -448,6 +478,11 @@ export function listContract(kind: StoreKind): void {
       [{ setAside: false }, "setAside must be true, or left out"],
       [{ setAside: true, status: "failed" }, "setAside can't be combined"],
       [{ setAside: true, pod: "p" }, "setAside can't be combined"],
+      [{ state: "odd" }, "state must be"],
+      [{ state: "ready", status: "failed" }, "state can't be combined"],
+      [{ state: "ready", pod: "p" }, "state can't be combined"],
+      [{ state: "ready", group: "g2-0" }, "state can't be combined"],
+      [{ state: "ready", setAside: true }, "state can't be combined"],
       [{ tenant: "x".repeat(501) }, "tenant must be 1 to 500 characters"],
       [{ key: "a\u0000b" }, "key must be 1 to 500 characters of text that databases can store"],
       [{ podd: "pod-1" }, "unknown option `podd`, did you mean `pod`?"],

@@ -28,6 +28,7 @@ export function startedContract(kind: StoreKind): void {
         lagMs: 0,
         memoryBytes: null,
         held: 1,
+        leadsSinceMs: null,
         throttles: [],
         running: [{ taskId, startedAtMs }],
       });

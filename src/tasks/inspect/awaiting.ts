@@ -15,11 +15,11 @@ export type AwaitingTask = {
 
 export type AwaitingTasks = {
   readonly tasks: AwaitingTask[];
-  /** False if there are so many that wait, for a signal or a time, that not all of them were looked at. */
+  /** False if so many wait that not all of them were looked at. */
   readonly isWhole: boolean;
 };
 
-/** The next tasks and runs that wait for a signal, the longest waiting first. */
+/** The next tasks and runs that wait for a signal, in the order of their positions. */
 export async function readAwaiting(
   database: Pick<Database, "read">,
   after: AwaitingCursor,
@@ -27,7 +27,7 @@ export async function readAwaiting(
 ): Promise<AwaitingTasks> {
   const [rows, [bound]] = await Promise.all([
     database.read(listAwaiting(after, page), { cold: true }),
-    database.read(hasMoreAwaiting(), { cold: true }),
+    database.read(hasMoreAwaiting(after), { cold: true }),
   ]);
   return {
     isWhole: Number(bound!["more"]) === 0,

@@ -1,6 +1,6 @@
 import { allNames } from "../../protocol/task-options.ts";
 import { type Database, pageReads, type Row } from "../../store/database.ts";
-import type { TaskStatus } from "../rows.ts";
+import { type PendingState, pendingStates, type TaskStatus } from "../rows.ts";
 import { levelsInUse } from "../sql/claim.ts";
 import {
   countClaimed,
@@ -19,14 +19,7 @@ import { countHeld, countNewest } from "../sql/list.ts";
  * limit, required to run alone, running, or failed. Other outcomes are not counted: there may be
  * millions.
  */
-export type DepthState =
-  | "ready"
-  | "delayed"
-  | "waiting"
-  | "blocked"
-  | "alone"
-  | "running"
-  | "failed";
+export type DepthState = PendingState | "running" | "failed";
 
 export type NameDepth = Readonly<Record<DepthState, number>> & {
   /** How long the task that has been due the longest has waited; 0 if none is due. */
@@ -82,6 +75,13 @@ export async function readDepth(database: Database): Promise<Depth> {
   return depth;
 }
 
+/** How long the task of each name that has been due the longest has waited; without names of which none is due. */
+export async function readOldestWaits(database: Database): Promise<ReadonlyMap<string, number>> {
+  const depth = await readDepth(database);
+  const waits = [...depth].map(([name, { oldestMs }]) => [name, oldestMs] as const);
+  return new Map(waits.filter(([, oldestMs]) => oldestMs > 0));
+}
+
 type Counts = Record<TaskStatus, number>;
 
 /** How many tasks there are of each name and status. */
@@ -91,8 +91,6 @@ export type TaskCounts = {
   /** The statuses with more tasks than were counted. */
   readonly atLeast: readonly TaskStatus[];
 };
-
-const pendingStates = ["ready", "delayed", "waiting", "blocked", "alone"] as const;
 
 /**
  * Counts tasks by name and status. Without `exact`, those that are open or failed are counted as `depth`

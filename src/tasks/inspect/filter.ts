@@ -1,7 +1,8 @@
 import { FlotillaError } from "../../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions, checkText } from "../../base/options.ts";
+import { checkJsonValues } from "../../store/json-values.ts";
 import type { JsonScalar } from "../../store/sql.ts";
-import { type TaskStatus, taskStatuses } from "../rows.ts";
+import { type PendingState, pendingStates, type TaskStatus, taskStatuses } from "../rows.ts";
 
 /** When tasks and runs were created, by the clock of their producers: their ids begin with it. */
 export type ListSpan = {
@@ -19,6 +20,8 @@ export type TaskFilter = ListSpan & {
   /** Of a task, or of a flow for its runs. */
   name?: string;
   status?: TaskStatus;
+  /** Only pending ones that stand so, as `depth` counts them. */
+  state?: PendingState;
   tenant?: string;
   /** The unique key. Found at once with a name. */
   key?: string;
@@ -34,8 +37,12 @@ export type TaskFilter = ListSpan & {
   run?: string;
   /** Only runs at this transition or finalizer. */
   at?: string;
+  /** Only runs that this version of their flow has advanced last; 0 for those that none has. */
+  version?: number;
   /** Only those that were set aside. */
   setAside?: true;
+  /** Only these, by their ids: 1 to 1,000. */
+  ids?: readonly string[];
   /** Only ids from this one on, and up to this one. Ids sort by age. */
   from?: string;
   to?: string;
@@ -49,6 +56,7 @@ export type TaskFilter = ListSpan & {
 export const taskFilterNames = [
   "name",
   "status",
+  "state",
   "tenant",
   "key",
   "scope",
@@ -57,7 +65,9 @@ export const taskFilterNames = [
   "session",
   "run",
   "at",
+  "version",
   "setAside",
+  "ids",
   "from",
   "to",
   "sinceMs",
@@ -72,12 +82,11 @@ export type FilterChecks = {
   readonly encodesContent?: boolean | undefined;
 };
 
+/** A filter is stored with its bulk and read with each batch, so that it must stay small. */
+export const maxFilterIds = 1_000;
 const maxIdChars = 500;
 const maxNameChars = 200;
-const maxPaths = 5;
-const maxPathNames = 5;
-const maxValueChars = 1_000;
-const nameInPath = /^[A-Za-z_][A-Za-z0-9_-]{0,99}$/;
+const versionRange = { min: 0, max: 1_000_000_000 };
 // What the time of an id can hold.
 const timeRange = { min: 0, max: 2 ** 48 - 2 };
 
@@ -93,17 +102,27 @@ export function checkTaskFilter(
   const named = taskFilterNames.flatMap((name) =>
     given[name] === undefined ? [] : [[name, given[name]] as const],
   );
-  const filter = Object.fromEntries(named) as TaskFilter;
-  const { status, pod, name, sinceMs, group, setAside, payload } = filter;
+  const read = Object.fromEntries(named) as TaskFilter;
   const prefix = within === undefined ? "" : `${within}.`;
+  const filter =
+    read.ids === undefined ? read : { ...read, ids: checkIds(`${prefix}ids`, read.ids) };
+  const { status, state, pod, name, sinceMs, group, setAside, payload, version } = filter;
   checkTexts(filter, prefix);
   checkSpan(filter, prefix);
   if (status !== undefined) checkChoice(`${prefix}status`, status, taskStatuses);
+  if (state !== undefined) checkChoice(`${prefix}state`, state, pendingStates);
+  if (version !== undefined) checkNumber(`${prefix}version`, version, versionRange);
   if (setAside !== undefined && setAside !== true)
     throw invalid(`${prefix}setAside must be true, or left out`);
   if (setAside && ((status !== undefined && status !== "pending") || pod !== undefined)) {
     throw invalid(
       "setAside can't be combined with a pod, or with another status than `pending`: what was set aside waits",
+    );
+  }
+  const isOther = (status !== undefined && status !== "pending") || pod !== undefined;
+  if (state !== undefined && (isOther || group !== undefined || setAside)) {
+    throw invalid(
+      "state can't be combined with a pod, a group, setAside, or another status than `pending`: it is how a pending task stands",
     );
   }
   if (pod !== undefined && status !== undefined && status !== "claimed") {
@@ -131,7 +150,7 @@ export function checkTaskFilter(
       "tasks can't be found by values of their payloads in a store with a codec, which can't read them",
     );
   }
-  return { ...filter, payload: checkPayload(payload) };
+  return { ...filter, payload: checkJsonValues("payload", payload) };
 }
 
 /** Checks what filters of tasks and of runs have in common. */
@@ -144,9 +163,19 @@ export function checkTexts(filter: Readonly<Record<string, unknown>>, prefix = "
     check(name, maxIdChars);
   // A scope has a name and a key in it.
   check("scope", maxNameChars + maxIdChars + 10);
-  const sources = ["group", "session", "run"].filter((name) => filter[name] !== undefined);
+  const sources = ["group", "session", "run", "ids"].filter((name) => filter[name] !== undefined);
   if (sources.length > 1)
     throw invalid(`${sources.join(" and ")} can't be combined: give one of them`);
+}
+
+/** The ids in their order, each once, so that the same ones are the same text. */
+function checkIds(what: string, ids: unknown): readonly string[] {
+  if (!Array.isArray(ids) || ids.length === 0 || ids.length > maxFilterIds)
+    throw invalid(
+      `${what} must be 1 to ${maxFilterIds} ids: act on more by a filter that they match`,
+    );
+  for (const id of ids) checkText(`each of ${what}`, id, { max: maxIdChars });
+  return [...new Set(ids as string[])].toSorted();
 }
 
 /** Checks the times of a span. */
@@ -156,47 +185,6 @@ export function checkSpan(
 ): void {
   if (sinceMs !== undefined) checkNumber(`${prefix}sinceMs`, sinceMs, timeRange);
   if (untilMs !== undefined) checkNumber(`${prefix}untilMs`, untilMs, timeRange);
-}
-
-/** The values in the order of their paths. */
-function checkPayload(payload: unknown): Readonly<Record<string, PayloadValue>> {
-  const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
-  const entries: [string, PayloadValue][] = isObject ? Object.entries(payload) : [];
-  if (entries.length === 0 || entries.length > maxPaths) {
-    throw invalid(
-      `payload must have 1 to ${maxPaths} paths with their values, such as { "order.id": 7 }`,
-    );
-  }
-  for (const [path, value] of entries) {
-    const names = path.split(".", maxPathNames + 1);
-    const fits = names.length <= maxPathNames && names.every((name) => nameInPath.test(name));
-    if (!fits || names.includes("__proto__")) {
-      throw invalid(
-        `payload: ${JSON.stringify(path.slice(0, 80))} must be a path of 1 to ${maxPathNames} names of letters, digits, _ and -, with dots between, such as order.id`,
-      );
-    }
-    checkValue(path, value);
-  }
-  return Object.fromEntries(entries.toSorted(([one], [other]) => (one < other ? -1 : 1)));
-}
-
-function checkValue(path: string, value: unknown): void {
-  if (value === null || typeof value === "boolean") return;
-  if (
-    typeof value === "string" &&
-    value.length <= maxValueChars &&
-    value.isWellFormed() &&
-    !value.includes("\u0000")
-  )
-    return;
-  const isExact =
-    typeof value === "number" &&
-    Number.isFinite(value) &&
-    (!Number.isInteger(value) || Number.isSafeInteger(value));
-  if (isExact) return;
-  throw invalid(
-    `payload: the value of ${path} must be true, false, null, text of at most ${maxValueChars} characters, or a number that is exact, within 2^53`,
-  );
 }
 
 function invalid(message: string): FlotillaError {

@@ -5,11 +5,13 @@ import { checkNumber } from "../../base/options.ts";
 import { fitPage } from "../../base/page.ts";
 import { linkedIds, linkedIdsAfter, type LinkedIds } from "../../links/links.ts";
 import { type Database, pageReads, type Row } from "../../store/database.ts";
+import { jsonPaths } from "../../store/json-values.ts";
 import type { Statement } from "../../store/sql.ts";
 import {
   afterAllIds,
   cursorsOf,
   walk,
+  type Walk,
   walkBounds,
   type WalkEntry,
   type WalkPiece,
@@ -24,11 +26,13 @@ import {
   readListed,
   runningTasks,
   taskConditions,
+  tasksOfIds,
   tasksOfKey,
   tasksSetAside,
   walkTasks,
 } from "../sql/list.ts";
-import { checkTaskFilter, type ListSpan, type TaskFilter } from "./filter.ts";
+import { waitsForTasks } from "../sql/task-state.ts";
+import { checkTaskFilter, type ListSpan, maxFilterIds, type TaskFilter } from "./filter.ts";
 
 /** What lists of tasks and of runs have in common. */
 export type ListPageOptions = {
@@ -57,8 +61,6 @@ export const listPageNames = ["cursor", "limit", "signal"] as const;
 export type IdPiece = {
   readonly walked: readonly string[];
   readonly ids: readonly string[];
-  /** How many entries were read for it. Default: those that were looked at. */
-  readonly entries?: number;
   /** Whether no ids follow. Default: if fewer were looked at than asked for. */
   readonly isEnd?: boolean;
 };
@@ -79,6 +81,8 @@ export type ListPlan = {
   /** The condition of an index that has the rows in the order of their ids. Default: all tasks. */
   readonly among?: Statement | undefined;
   readonly ids?: IdSource | undefined;
+  /** Reads pieces of the list itself. */
+  readonly pieces?: Walk["read"] | undefined;
   readonly few?: FewIds | undefined;
 };
 
@@ -119,7 +123,8 @@ export async function readList<Item>(
     limit,
     entries,
     async read(span, wanted) {
-      const { fits, among } = plan;
+      const { fits, among, pieces } = plan;
+      if (pieces) return pieces(span, wanted);
       if (ids === undefined)
         return toPiece(span, await database.read(walkTasks({ ...span, fits, among, wanted })));
       const piece = await ids(span);
@@ -139,6 +144,23 @@ export async function readList<Item>(
     next: at === undefined ? null : cursors.encode(at.id),
     lookedBackTo: at?.atMs ?? null,
   };
+}
+
+/** The ids of the newest tasks and runs, of a tenant or of all, as far back as a page may look. */
+export async function newestIds(
+  { database, clock }: ListParts,
+  { tenant, limit }: { tenant?: string; limit: number },
+): Promise<string[]> {
+  const fits = taskConditions({ tenant });
+  const { found } = await walk({
+    clock,
+    before: afterAllIds,
+    from: "",
+    limit,
+    read: async (span, wanted) =>
+      toPiece(span, await database.read(walkTasks({ ...span, fits, wanted }))),
+  });
+  return found.map(({ id }) => id);
 }
 
 /** Where a range of ids begins, and the first id behind it. */
@@ -172,29 +194,29 @@ export type FilterPlan = Pick<ListPlan, "fits" | "among" | "few">;
 /** Chooses how the tasks of a filter that was checked are found. */
 export function planFilter(filter: TaskFilter): FilterPlan {
   const { payload, sinceMs: _, untilMs: __, group, ...conditions } = filter;
-  const { name, status, tenant, key, pod, scope, at, setAside } = conditions;
-  const paths = Object.entries(payload ?? {}).map(([path, value]) => ({
-    path: path.split("."),
-    value,
-  }));
+  const { name, status, state, tenant, key, pod, scope, at, version, setAside, ids } = conditions;
   const fits = taskConditions({
     ...conditions,
     ...(group !== undefined && { status: "failed" }),
-    payload: paths,
+    payload: jsonPaths(payload ?? {}),
   });
   const few = (): FewIds | undefined => {
+    if (ids !== undefined) return { read: () => tasksOfIds(ids), max: maxFilterIds };
     if (key !== undefined && name !== undefined) {
       return { read: () => tasksOfKey({ name, key, tenant }), max: maxTenants };
     }
     if (setAside) return { read: (max) => tasksSetAside({ name }, max), max: maxFew };
     if (pod !== undefined || status === "claimed")
       return { read: (max) => runningTasks({ pod, scope }, max), max: maxFew };
-    if (status === "pending") return { read: (max) => pendingTasks({ name }, max), max: maxFew };
+    if (status === "pending" || state !== undefined)
+      return { read: (max) => pendingTasks({ name, state }, max), max: maxFew };
     return undefined;
   };
   const among = () => {
     if (group !== undefined || status === "failed") return isFailed;
-    return at !== undefined && name !== undefined ? isRunNamed(name) : undefined;
+    if (state === "waiting") return waitsForTasks;
+    const isOfRuns = at !== undefined || version !== undefined;
+    return isOfRuns && name !== undefined ? isRunNamed(name) : undefined;
   };
   return { fits, among: among(), few: few() };
 }
@@ -255,20 +277,21 @@ function toPiece({ count }: WalkSpan, rows: readonly Row[]): WalkPiece {
 }
 
 function pieceOf({ count }: WalkSpan, piece: IdPiece, rows: readonly Row[]): WalkPiece {
-  const { walked, entries = walked.length, isEnd = walked.length < count } = piece;
+  const { walked, isEnd = walked.length < count } = piece;
   const id = walked.at(-1);
   const row = rows.find((each) => each["walked"] !== null && each["task_id"] === id);
   // The task may have been deleted since its id was read.
   const atMs = id === undefined ? 0 : Number(row?.["created_at"] ?? idTime(id) ?? 0);
   return {
     found: foundIn(rows),
-    walked: entries,
+    walked: walked.length,
     last: id === undefined ? undefined : { id, atMs },
     isEnd,
   };
 }
 
-function foundIn(rows: readonly Row[]): WalkEntry[] {
+/** The entries that were found among the rows of a walk. */
+export function foundIn(rows: readonly Row[]): WalkEntry[] {
   const found = rows.flatMap((row) =>
     row["walked"] === null
       ? [

@@ -10,6 +10,7 @@ import {
   table,
 } from "../../store/sql.ts";
 import { afterAllIds, type WalkSpan } from "../../store/walk.ts";
+import type { PendingState } from "../rows.ts";
 import { taskPage } from "./inspect.ts";
 import {
   isBlocked,
@@ -40,6 +41,8 @@ export function isRunNamed(name: string): Statement {
 export type TaskConditions = {
   readonly name?: string | undefined;
   readonly status?: string | undefined;
+  /** How it stands, where it is pending. */
+  readonly state?: PendingState | undefined;
   readonly tenant?: string | undefined;
   /** The unique key. */
   readonly key?: string | undefined;
@@ -49,24 +52,43 @@ export type TaskConditions = {
   readonly pod?: string | undefined;
   /** The transition or finalizer that a run is at. */
   readonly at?: string | undefined;
+  /** The version that has advanced a run last. */
+  readonly version?: number | undefined;
   /** It was set aside. */
   readonly setAside?: boolean | undefined;
+  readonly ids?: readonly string[] | undefined;
   /** Values of the payload, by paths of names. */
   readonly payload?: readonly { readonly path: readonly string[]; readonly value: JsonScalar }[];
 };
 
 /** The conditions on a row. */
 export function taskConditions(filter: TaskConditions): Statement[] {
-  const { name, status, tenant, key, scope, pod, at, setAside, payload = [] } = filter;
+  const {
+    name,
+    status,
+    state,
+    tenant,
+    key,
+    scope,
+    pod,
+    at,
+    version,
+    setAside,
+    ids,
+    payload = [],
+  } = filter;
   return [
     ...(name === undefined ? [] : [sql`name = ${name}`]),
     ...(status === undefined ? [] : [sql`status = ${status}`]),
+    ...(state === undefined ? [] : [standsAs(state)]),
     ...(tenant === undefined ? [] : [sql`tenant = ${tenant}`]),
     ...(key === undefined ? [] : [sql`unique_key = ${key}`]),
     ...(scope === undefined ? [] : [sql`concurrency_key = ${scope}`]),
     ...(pod === undefined ? [] : [sql`claimed_by = ${pod} and status = 'claimed'`]),
     ...(at === undefined ? [] : [sql`cursor = ${at}`]),
+    ...(version === undefined ? [] : [sql`flow_version = ${version}`]),
     ...(setAside ? [isSetAside] : []),
+    ...(ids === undefined ? [] : [isAmongIds(ids)]),
     ...payload.map(({ path, value }) => sql`${isJsonAt(sql`payload`, path, value)}`),
   ];
 }
@@ -121,6 +143,11 @@ export function readListed(taskIds: readonly string[], fits: readonly Statement[
     select * from ${tasks} where ${isAmongIds(taskIds)} and ${allOf(fits)} order by task_id desc`;
 }
 
+/** Of these ids, those that are tasks. */
+export function tasksOfIds(ids: readonly string[]): Statement {
+  return sql`select task_id from ${tasks} where ${isAmongIds(ids)}`;
+}
+
 /** The ids of running tasks: of a pod, of a scope, or all, up to `max`. */
 export function runningTasks(
   { pod, scope }: Pick<TaskConditions, "pod" | "scope">,
@@ -145,6 +172,8 @@ export function runningTasks(
 }
 
 type PendingKind = {
+  /** Undefined for those that `depth` doesn't count. */
+  readonly state?: PendingState;
   readonly as: Statement;
   readonly which: Statement;
   /** The order of its index, after the name if this begins with one. */
@@ -157,23 +186,54 @@ const byPriority = sql`priority desc, ${byAge}`;
 
 /** The kinds of pending tasks. Each has an index, and no task is in two of them. */
 const pendingKinds: readonly PendingKind[] = [
-  { as: sql`ready`, which: isReady, order: byPriority, byName: true },
-  { as: sql`alone`, which: isReadyAlone, order: byAge, byName: true },
-  { as: sql`limited`, which: isLimited, order: sql`tenant, ${byPriority}`, byName: true },
-  { as: sql`limited_alone`, which: isLimitedAlone, order: byAge, byName: true },
+  { state: "ready", as: sql`ready`, which: isReady, order: byPriority, byName: true },
+  { state: "alone", as: sql`alone`, which: isReadyAlone, order: byAge, byName: true },
+  {
+    state: "ready",
+    as: sql`limited`,
+    which: isLimited,
+    order: sql`tenant, ${byPriority}`,
+    byName: true,
+  },
+  { state: "alone", as: sql`limited_alone`, which: isLimitedAlone, order: byAge, byName: true },
   { as: sql`for_signal`, which: waitsForSignal, order: sql`name`, byName: true },
   { as: sql`set_aside`, which: isSetAside, order: sql`name`, byName: true },
-  { as: sql`delayed`, which: isDelayed, order: sql`run_at`, byName: false },
-  { as: sql`for_tasks`, which: waitsForTasks, order: sql`task_id`, byName: false },
-  { as: sql`blocked`, which: isBlocked, order: sql`blocked_by, ${byPriority}`, byName: false },
+  { state: "delayed", as: sql`delayed`, which: isDelayed, order: sql`run_at`, byName: false },
+  {
+    state: "waiting",
+    as: sql`for_tasks`,
+    which: waitsForTasks,
+    order: sql`task_id`,
+    byName: false,
+  },
+  {
+    state: "blocked",
+    as: sql`blocked`,
+    which: isBlocked,
+    order: sql`blocked_by, ${byPriority}`,
+    byName: false,
+  },
 ];
 
+/** The condition of a row that stands so. */
+function standsAs(state: PendingState): Statement {
+  const kinds = pendingKinds.filter((each) => each.state === state);
+  return sql`(${join(
+    kinds.map(({ which }) => sql`${which}`),
+    " or ",
+  )})`;
+}
+
 /**
- * The ids of pending tasks, up to `max`. With a name, tasks of other names are among them where an
- * index isn't by name.
+ * The ids of pending tasks, or of those that stand so, up to `max`. With a name, tasks of other names are
+ * among them where an index isn't by name.
  */
-export function pendingTasks({ name }: Pick<TaskConditions, "name">, max: number): Statement {
-  const kinds = pendingKinds.map(({ as, which, order, byName }) => {
+export function pendingTasks(
+  { name, state }: Pick<TaskConditions, "name" | "state">,
+  max: number,
+): Statement {
+  const wanted = pendingKinds.filter((each) => state === undefined || each.state === state);
+  const kinds = wanted.map(({ as, which, order, byName }) => {
     const isNamed = name !== undefined && byName;
     const ofName = isNamed ? sql`name = ${name} and` : sql``;
     const inOrder = byName && !isNamed ? sql`name, ${order}` : order;

@@ -10,7 +10,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
-import { isDelayed, parkedAs, readyOrLimited, waitsForSignal } from "./task-state.ts";
+import { awaitsSignal, isDelayed, parkedAs, readyOrLimited } from "./task-state.ts";
 
 const tasks = table("task");
 const signals = table("task_signal");
@@ -62,44 +62,51 @@ export function sendSignal(
   ];
 }
 
-/** A position in the order of what waits for signals: the longest waiting first. */
-export type AwaitingCursor = { readonly sinceMs: number; readonly taskId: string };
+/**
+ * A position in the order of what waits for signals: the nearest deadline first (`until`), then, of those
+ * without one, the longest waiting (`since`).
+ */
+export type AwaitingCursor = {
+  readonly by: "until" | "since";
+  readonly atMs: number;
+  readonly taskId: string;
+};
 
-/** How many tasks are looked at that wait without a limit, and how many that wait for a time. */
+/** How many tasks and runs are looked at for a page of those that wait for a signal. */
 export const maxAwaitingWalked = 20_000;
 
-const bounded = limit(maxAwaitingWalked);
+const since = sql`coalesce(advanced_at, last_update)`;
+const awaitedAt = { until: sql`run_at`, since } as const;
 
-/**
- * The next tasks and runs that wait for a signal, the longest waiting first. They are found among the first
- * of two indexes, of which none has that order, so that the bound holds for what is looked at.
- */
+/** What waits for a signal from a position on, in the order and by the condition of its index. */
+function awaitingAfter({ by, atMs, taskId }: AwaitingCursor): Statement {
+  const at = awaitedAt[by];
+  return sql`from ${tasks} where ${awaitsSignal[by]}
+    and ${at} >= ${atMs} and (${at} > ${atMs} or task_id > ${taskId})
+    order by ${at}, task_id`;
+}
+
+/** The next tasks and runs that wait for a signal, of those with a deadline or of those without. */
 export function listAwaiting(
   after: AwaitingCursor,
   { tenant, count }: { tenant: string | undefined; count: number },
 ): Statement {
-  const columns = sql`task_id, tenant, name, flow_version, awaits,
-    coalesce(advanced_at, last_update) as since_at`;
   const ofTenant = tenant === undefined ? sql`` : sql`and tenant = ${tenant}`;
   // The keys of children end with a slash, which no signal has in its name.
   return sql`
     select task_id, tenant, name, flow_version, awaits, since_at, until_at from (
-      select * from (select ${columns}, cast(null as bigint) as until_at from ${tasks}
-        where ${waitsForSignal} order by name ${bounded}) without_limit
-      union all
-      select * from (select ${columns}, run_at as until_at from ${tasks}
-        where ${isDelayed} order by run_at ${bounded}) with_limit) waiting
-    where awaits is not null and awaits not like '%/' ${ofTenant}
-      and (since_at, task_id) > (${after.sinceMs}, ${after.taskId})
-    order by since_at, task_id ${limit(count)}`;
+      select task_id, tenant, name, flow_version, awaits, ${since} as since_at,
+        case when ${isDelayed} then run_at end as until_at
+      ${awaitingAfter(after)} ${limit(maxAwaitingWalked)}) waiting
+    where awaits not like '%/' ${ofTenant}
+    order by ${after.by === "until" ? sql`until_at` : sql`since_at`}, task_id ${limit(count)}`;
 }
 
 /** Whether there is more to look at than `listAwaiting` does. */
-export function hasMoreAwaiting(): Statement {
-  const beyond = (which: Statement, order: Statement) => sql`exists (
-    select 1 from ${tasks} where ${which} order by ${order} limit 1 offset ${literal(maxAwaitingWalked)})`;
+export function hasMoreAwaiting(after: AwaitingCursor): Statement {
   return sql`
-    select case when ${beyond(waitsForSignal, sql`name`)} or ${beyond(isDelayed, sql`run_at`)}
+    select case when exists (
+      select 1 ${awaitingAfter(after)} limit 1 offset ${literal(maxAwaitingWalked)})
       then 1 else 0 end as more`;
 }
 

@@ -79,6 +79,12 @@ export const {
 /** The same on a table with the alias `task`. */
 export const ofTask = conditionsOn(sql`task.`);
 
+/** Tasks that wait for a signal, with a limit in time and without: conditions of partial indexes too. */
+export const awaitsSignal = {
+  until: sql`status = 'pending' and parked = ${parkedAs.untilDue} and awaits is not null`,
+  since: sql`status = 'pending' and parked = ${parkedAs.untilSignal} and awaits is not null`,
+} as const;
+
 function conditionsOn(row: Statement) {
   const isParked = (as: Statement) => sql`${row}status = 'pending' and ${row}parked = ${as}`;
   const runsBesideOthers = sql`${row}deaths < ${literal(aloneAfterDeaths)}`;

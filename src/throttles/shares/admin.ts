@@ -1,5 +1,6 @@
 import {
   type Act,
+  type ActAbout,
   type ActParts,
   type ActWrite,
   beginAct,
@@ -27,6 +28,7 @@ import {
   type ThrottleId,
   throttleMapKey,
   type ShareEntries,
+  summarizeThrottles,
   toConstraints,
   unpinBound,
 } from "./sql.ts";
@@ -180,14 +182,22 @@ function checkedThrottleId(name: string, options: ThrottleKey = {}): ThrottleId 
   );
 }
 
+/**
+ * The longest cursor of a list of throttles: a name and a key of 200 characters each, of which JSON takes
+ * six for one that it escapes, in base64.
+ */
+const maxCursorChars = 3_300;
+
 // Names and keys may contain any character, so there is no separator to join them by.
 function cursorOf({ name, key }: ThrottleId): string {
   return Buffer.from(JSON.stringify([name, key])).toString("base64url");
 }
 
 function idOfCursor(cursor: string): ThrottleId {
+  const isShort = typeof cursor === "string" && cursor.length <= maxCursorChars;
   try {
-    const [name, key] = JSON.parse(Buffer.from(cursor, "base64url").toString()) as unknown[];
+    const text = isShort ? Buffer.from(cursor, "base64url").toString() : "";
+    const [name, key] = JSON.parse(text) as unknown[];
     if (isText(name) && isText(key)) return { name, key };
   } catch {
     // Refused below.
@@ -238,6 +248,46 @@ export async function readThrottles(
 ): Promise<ThrottleView[]> {
   const rows = await database.read(listThrottles(after, limit, name));
   return withReports(database, rows);
+}
+
+/** A throttle and key as far as pages about all of them show it. */
+export type ThrottleSummary = Pick<
+  ThrottleView,
+  | "name"
+  | "key"
+  | "bound"
+  | "epoch"
+  | "pinned"
+  | "breaker"
+  | "inFlight"
+  | "waiting"
+  | "outcomes"
+  | "p95Ms"
+  | "lastUpdateMs"
+>;
+
+/** The first throttles, ordered by name and key. The store adds up the reports of pods. */
+export async function readThrottleSummaries(
+  database: Pick<Database, "read">,
+  { limit }: { limit: number },
+): Promise<ThrottleSummary[]> {
+  const found = await database.read(summarizeThrottles(limit, reportedWithinMs));
+  return found.map((row) => {
+    const { outcomes, p95Ms } = toThrottleStats(row["stats"] as string);
+    return {
+      name: row["name"] as string,
+      key: row["key"] as string,
+      bound: Number(row["bound"]),
+      epoch: Number(row["epoch"]),
+      ...(row["pinned"] !== null && { pinned: Number(row["pinned"]) }),
+      breaker: toConstraints(row["gate"] as string).breaker,
+      inFlight: Number(row["in_flight"]),
+      waiting: Number(row["waiting"]),
+      outcomes,
+      ...(p95Ms !== undefined && { p95Ms }),
+      lastUpdateMs: Number(row["last_update"]),
+    };
+  });
 }
 
 export async function readThrottle(
@@ -309,7 +359,7 @@ export async function pin(
   bound: number,
 ): Promise<ThrottleView | undefined> {
   checkNumber("pin", bound, { min: 0, max: 100_000 });
-  const act = await beginAct(parts, { action: "throttles.pin", subject: subjectOf(throttleId) });
+  const act = await beginAct(parts, { action: "throttles.pin", ...aboutThrottle(throttleId) });
   return changeManually(parts, act, throttleId, {
     pinned: bound,
     statement: (rev) => pinBound(throttleId, rev, bound),
@@ -321,15 +371,16 @@ export async function unpin(
   parts: ActParts,
   throttleId: ThrottleId,
 ): Promise<ThrottleView | undefined> {
-  const act = await beginAct(parts, { action: "throttles.unpin", subject: subjectOf(throttleId) });
+  const act = await beginAct(parts, { action: "throttles.unpin", ...aboutThrottle(throttleId) });
   return changeManually(parts, act, throttleId, {
     pinned: null,
     statement: (rev) => unpinBound(throttleId, rev),
   });
 }
 
-function subjectOf({ name, key }: ThrottleId): string {
-  return key === "" ? name : `${name}/${key}`;
+/** What the audit says of it. Both may have slashes, so that the subject alone doesn't tell the key. */
+function aboutThrottle({ name, key }: ThrottleId): Pick<ActAbout, "subject" | "filter"> {
+  return key === "" ? { subject: name } : { subject: `${name}/${key}`, filter: { name, key } };
 }
 
 type ManualChange = {

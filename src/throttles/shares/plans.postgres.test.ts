@@ -9,6 +9,7 @@ import {
   listThrottles,
   noteChange,
   pruneThrottles,
+  summarizeThrottles,
 } from "./sql.ts";
 
 // Keys that are derived from callers are many, and the planner has no statistics about that.
@@ -28,6 +29,7 @@ const place = { name: "api", key: "k9" };
 test.each([
   ["a page of throttles", listThrottles(place, 100)],
   ["the keys of one throttle", listThrottles({ name: "api", key: "" }, 100, "api")],
+  ["the first throttles in brief", summarizeThrottles(1_000, 10_000)],
   ["a pod's shares", getShares([place])],
   ["what pods want", getDemands([place])],
   ["a throttle", getThrottles([place])],

@@ -273,6 +273,22 @@ export function listThrottles(after: ThrottleId, count: number, name?: string): 
     order by name, key ${limit(count)}`;
 }
 
+/**
+ * The first throttles without their shares, with what pods have reported of each within so many ms. Added
+ * up one by one, because reports of keys beyond the first are many.
+ */
+export function summarizeThrottles(count: number, withinMs: number): Statement {
+  const reported = sql`from ${reports} report
+        where report.name = throttle.name and report.key = throttle.key
+          and report.at > ${now} - ${withinMs}`;
+  return sql`
+    select name, key, bound, epoch, pinned, gate, stats, last_update,
+      (select coalesce(sum(report.in_flight), 0) ${reported}) as in_flight,
+      (select coalesce(sum(report.waiting), 0) ${reported}) as waiting
+    from ${throttles} throttle
+    order by name, key ${limit(count)}`;
+}
+
 export function getReports(ids: readonly ThrottleId[]): Statement {
   return sql`
     select report.name, report.key, report.pod_id, report.demand, report.in_flight, report.waiting,

@@ -76,31 +76,57 @@ describe("acts", { timeout: limitMs }, () => {
     await leave(tab);
   });
 
-  test("ticked tasks are cancelled together, with a count first", async () => {
+  test("ticked tasks are acted on by one request, and each says what became of it", async () => {
     const ids = await Promise.all(
       Array.from({ length: 5 }, async () => {
         const { taskId } = await server.flotilla.enqueue("unhandled", null as never);
         return taskId;
       }),
     );
-    const tab = await openTab(browser, `${server.url}/tasks?name=unhandled`);
+    const url = `${server.url}/tasks?name=unhandled`;
+    const tab = await openTab(browser, url, { bypassCSP: true });
     const { page } = tab;
     const ticks = page.getByRole("checkbox", { name: /^Tick unhandled/ });
     await expectSoon(() => ticks.count(), 5);
+    const before = await audited("bulk.start");
+    const sent: string[] = [];
+    page.on("request", (each) => {
+      const { pathname } = new URL(each.url());
+      if (each.method() === "POST" && pathname !== "/v1/bulk/preview") sent.push(pathname);
+    });
     await ticks.nth(0).check();
     await ticks.nth(2).check();
-    await page.getByRole("button", { name: "Cancel 2" }).click();
-    await page
-      .getByRole("dialog", { name: "Cancel 2 tasks?" })
-      .getByRole("button", { name: "Cancel them" })
-      .click();
-    await page.getByRole("status").getByText("2 tasks cancelled.").waitFor();
+    const shown = page.locator(".cell-id");
+    const [done, meanwhile] = [
+      (await shown.nth(0).getAttribute("title"))!,
+      (await shown.nth(2).getAttribute("title"))!,
+    ];
+    await page.getByRole("button", { name: "Act on 2 …" }).click();
+    const two = page.getByRole("dialog", { name: "2 ticked tasks" });
+    await two.getByText("2 tasks match.").waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await server.flotilla.tasks.cancel(meanwhile);
+    await two.getByRole("button", { name: "Cancel 2" }).dblclick();
+    await two.getByText("1 task done").waitFor();
+    await two.getByText("1 of 2 tasks left as they were").waitFor();
+    const outcomes = two.getByRole("listitem");
+    await expectShown(outcomes.filter({ hasText: "left: it is cancelled" }));
+    await expectShown(
+      outcomes.filter({ has: page.locator(`[title="${done}"]`) }).getByText("cancelled"),
+    );
+    expect(await faultsOf(page)).toEqual([]);
+    await two.getByRole("button", { name: "Done" }).click();
+    expect(sent).toEqual(["/v1/bulk"]);
+    expect(await audited("bulk.start")).toBe(before + 1);
     const statuses = await Promise.all(ids.map(statusOf));
     expect(statuses.filter((each) => each === "cancelled")).toHaveLength(2);
+    expect(await page.getByRole("region", { name: "Ticked tasks" }).count()).toBe(0);
     await page.getByRole("checkbox", { name: /^Tick all/ }).check();
-    await page.getByRole("button", { name: "Cancel 3" }).click();
-    await page.getByRole("button", { name: "Cancel them" }).click();
-    await expectShown(page.getByRole("status").getByText("3 tasks cancelled."));
+    await page.getByRole("button", { name: "Act on 5 …" }).click();
+    const five = page.getByRole("dialog", { name: "5 ticked tasks" });
+    await five.getByRole("button", { name: "Cancel 3" }).click();
+    await expectShown(five.getByText("3 tasks done"));
+    expect(await Promise.all(ids.map(statusOf))).toEqual(ids.map(() => "cancelled"));
     await leave(tab);
   });
 
@@ -116,6 +142,11 @@ describe("acts", { timeout: limitMs }, () => {
     await page.waitForURL("**/failures?group=*");
     await page.getByRole("row", { name: /out of paper/ }).waitFor();
     expect(await faultsOf(page)).toEqual([]);
+    await group("out of paper").getByRole("button", { name: "All that match" }).click();
+    const all = page.getByRole("dialog", { name: "All that match" });
+    await all.getByText("1 task matches.").waitFor();
+    expect(await all.getByRole("radio").count()).toBe(2);
+    await all.getByRole("button", { name: "Keep as it is" }).click();
     await group("out of paper")
       .getByRole("button", { name: /^Discard/ })
       .click();
@@ -204,6 +235,12 @@ describe("a server with keys", { timeout: limitMs }, () => {
     await page.waitForURL("**/sign-in?next=*");
     await signIn(page, key);
     await page.waitForURL("**/tasks?status=failed");
+    // What has ended is deleted by administrators.
+    await page.getByRole("button", { name: "All that match" }).click();
+    const all = page.getByRole("dialog", { name: "All that match" });
+    await all.getByText("1 task matches.").waitFor();
+    expect(await all.getByRole("radio").count()).toBe(1);
+    await page.keyboard.press("Escape");
     await page.getByRole("link", { name: "broken" }).click();
     await page.getByRole("button", { name: "Retry" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click();
@@ -232,9 +269,20 @@ describe("a server with keys", { timeout: limitMs }, () => {
     expect(await page.getByText("visible").count()).toBe(0);
     for (const path of [`/tasks/${failed}`, "/tasks", "/tasks?name=broken", "/failures", "/pods"]) {
       await page.goto(closed.url + path);
-      await page.getByRole("heading", { level: 1 }).waitFor();
-      await page.getByRole("status").first().waitFor({ state: "attached" });
-      const acts = [/^Retry/, /^Cancel/, /^Redrive/, /^Discard/, /^Resume/, /^Resolve/, /^Ignore/];
+      // Only what is shown can have acts.
+      const shown = path === "/pods" ? page.getByText("leads") : page.getByText("broken");
+      await shown.first().waitFor();
+      await expectSoon(() => page.locator(".loading").count(), 0);
+      const acts = [
+        /^Retry/,
+        /^Cancel/,
+        /^Redrive/,
+        /^Discard/,
+        /^Resume/,
+        /^Resolve/,
+        /^Ignore/,
+        /^Drain/,
+      ];
       for (const name of [...acts, /^Reopen/, /^All that match/, /^Run a copy/])
         expect(await page.getByRole("button", { name }).count()).toBe(0);
       expect(await page.getByRole("checkbox").count()).toBe(0);
@@ -246,9 +294,18 @@ describe("a server with keys", { timeout: limitMs }, () => {
     await closed.flotilla.enqueue("unhandled", null as never, { tenant: "acme" });
     const tab = await openTab(browser, `${closed.url}/tasks`);
     const { page } = tab;
+    const watched: (string | null)[] = [];
+    page.on("request", (each) => {
+      const { pathname, searchParams } = new URL(each.url());
+      if (pathname === "/v1/watch") watched.push(searchParams.get("topics"));
+    });
     await signIn(page, tenantKey);
     await page.getByRole("row", { name: /unhandled/ }).waitFor();
     expect(await page.getByRole("row", { name: /broken/ }).count()).toBe(0);
+    // It is told of what is new there, and of nothing that concerns all.
+    await expectSoon(async () => watched.at(-1), "acts,newest");
+    await closed.flotilla.enqueue("new-one", null as never, { tenant: "acme" });
+    await page.getByRole("row", { name: /new-one/ }).waitFor();
     expect(await page.getByRole("link", { name: "Pods" }).count()).toBe(0);
     await page.getByRole("link", { name: "Overview" }).click();
     await expectShown(page.getByText("Nothing has failed."));

@@ -95,6 +95,21 @@ async function holderOf(taskId: string): Promise<string | null | undefined> {
   return (await flotilla.tasks.states([taskId]))[0]?.claimedBy;
 }
 
+async function ownerOf(sessionId: string): Promise<{ podId: string | null; term: number }> {
+  return (await ask("admin", "GET", `/v1/sessions/${sessionId}/owner`)).body;
+}
+
+/** A session whose log this pod owns. Logs are spread over pods once these have been up for a while. */
+async function sessionOf(podId: string): Promise<string> {
+  const ids = Array.from({ length: 32 }, (_, at) => `talk-${at}`);
+  for (const sessionId of ids)
+    expect((await ask("admin", "POST", "/v1/sessions", { sessionId })).status).toBe(201);
+  return until("the pod owns the log of a session", async () => {
+    for (const sessionId of ids) if ((await ownerOf(sessionId)).podId === podId) return sessionId;
+    return undefined;
+  });
+}
+
 /** What a page shows of a pod. */
 function rowOf(page: Page, podId: string) {
   return page.getByRole("row").filter({ has: page.locator(`[title="${podId}"]`) });
@@ -145,18 +160,21 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
        from generate_series(1, ${all})`,
     );
     const tab = await openAs("admin", "/tasks?name=outdated&status=pending");
-    const row = tab.page.getByRole("row", { name: /outdated/ }).first();
-    await row.waitFor();
-    const begun = await ask("admin", "POST", "/v1/bulk", {
-      action: "cancel",
-      filter: { name: "outdated" },
-    });
-    expect(begun).toMatchObject({ status: 202, body: { matched: 10_000, isExact: false } });
-    const at = `/v1/bulk/${begun.body.bulkId}`;
-    await until("some of it is done", async () => (await ask("admin", "GET", at)).body.done > 0);
-    expect((await ask("admin", "POST", `${at}/stop`)).status).toBe(200);
-    const { state, done, skipped, refused } = (await ask("admin", "GET", at)).body;
+    const { page } = tab;
+    await page
+      .getByRole("row", { name: /outdated/ })
+      .first()
+      .waitFor();
+    await page.getByRole("button", { name: "All that match" }).click();
+    const dialog = page.getByRole("dialog", { name: "All that match" });
+    await dialog.getByRole("button", { name: "Cancel 10,000+" }).click();
+    await dialog.getByText(/[1-9][\d,]* of 10,000\+ done/).waitFor();
+    await dialog.getByRole("button", { name: "Stop" }).click();
+    await dialog.getByText(/of 10,000\+ done, stopped/).waitFor();
+    const [bulk] = (await ask("admin", "GET", "/v1/bulk")).body.bulks;
+    const { state, done, skipped, refused } = bulk;
     expect({ state, skipped, refused }).toEqual({ state: "stopped", skipped: 0, refused: 0 });
+    await dialog.getByText(`${done.toLocaleString("en-US")} of 10,000+ done, stopped`).waitFor();
     expect(done).toBeGreaterThan(0);
     expect(done).toBeLessThan(all);
     const stored = await fleet.sql(
@@ -164,13 +182,15 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
     );
     const counts = Object.fromEntries(stored.map(({ status, tasks }) => [status, Number(tasks)]));
     expect(counts).toEqual({ cancelled: done, pending: all - done });
-    await tab.page.reload();
-    await expectShown(row);
+    await page.reload();
+    await expectShown(page.getByRole("row", { name: /outdated/ }).first());
     await leave(tab);
   });
 
   test("lets a viewer look everywhere and act nowhere", async () => {
     const [taskId] = await failedTasks(1);
+    // No pod has its flow, so that it stays as it is.
+    const { runId } = await flotilla.runs.start("order", null as never);
     const paths = [
       `/tasks/${taskId}`,
       "/",
@@ -179,7 +199,8 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
       "/schedules",
       "/failures",
       "/flows",
-      `/runs/${taskId}`,
+      "/flows/order",
+      `/runs/${runId}`,
       "/throttles",
       "/sessions",
       "/approvals",
@@ -195,6 +216,8 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
     };
     const admin = await openAs("admin", paths[0]!);
     expect(await shownActs(admin.page)).toContain("Retry");
+    await admin.page.goto(`${server.url}/runs/${runId}`);
+    expect(await shownActs(admin.page)).toContain("Cancel");
     await leave(admin);
     const viewer = await openAs("viewer", paths[0]!);
     for (const path of paths) {
@@ -218,14 +241,22 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
     }
   });
 
-  test("is seen when a pod is killed, and another one goes on with its work", async () => {
+  test("is seen when a pod is killed, and others go on with its work and its sessions", async () => {
     const { taskId } = await flotilla.enqueue("held", { gate: "never" } as never);
     const holder = await until("a pod holds it", async () => {
       const held = await holderOf(taskId);
       return pods.find(({ podId }) => podId === held);
     });
+    const sessionId = await sessionOf(holder.podId);
     const tab = await openAs("admin", "/pods");
     await rowOf(tab.page, holder.podId).getByText("up").first().waitFor();
+    const looking = await openAs("admin", `/sessions/${sessionId}`);
+    const facts = looking.page.getByRole("definition").filter({ hasText: /, log \d+, term/ });
+    await facts.getByTitle(holder.podId).waitFor();
+    const takeovers = looking.page.getByRole("status", { name: "Takeovers" });
+    expect(await takeovers.getByText("taken over").count()).toBe(0);
+    // What comes from here on comes by the stream: no read, no reload.
+    await looking.page.route("**/v1/sessions/*/owner", (route) => route.abort());
     await holder.kill();
     await rowOf(tab.page, holder.podId).getByText("down").first().waitFor();
     const rest = pods.filter((each) => each !== holder);
@@ -236,6 +267,16 @@ describe("a fleet of three pods on Postgres", { timeout: limitMs }, () => {
     });
     await tab.page.goto(`${server.url}/tasks/${taskId}`);
     await expectShown(tab.page.getByText(heir.podId).first());
+    await takeovers.getByText("taken over").first().waitFor();
+    const { podId: owner, term } = await ownerOf(sessionId);
+    expect(rest.map(({ podId }) => podId)).toContain(owner);
+    await takeovers.getByTitle(owner!).first().waitFor();
+    await takeovers.getByTitle(holder.podId).first().waitFor();
+    await facts.getByTitle(owner!).waitFor();
+    await expectShown(facts.getByText(new RegExp(`term ${term}, since`)));
+    await facts.getByRole("link").click();
+    await expectShown(rowOf(looking.page, owner!));
+    await leave(looking);
     await leave(tab);
   });
 });

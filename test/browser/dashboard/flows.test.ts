@@ -246,33 +246,65 @@ describe("acts on runs", { timeout: limitMs }, () => {
 
   test("signal and cancel all that match, with a count first and what came of it", async () => {
     const all = await Promise.all(Array.from({ length: 5 }, () => waiting("long")));
-    const tab = await openTab(browser, `${server.url}/flows/long?at=s3`);
+    const ticked = await waiting("long");
+    const url = `${server.url}/flows/long?at=s3`;
+    const tab = await openTab(browser, url, { bypassCSP: true });
     const { page } = tab;
-    await expectShown(stateRow(page, "s3").getByText("5 waiting"));
-    await page.getByRole("button", { name: "Resume those set aside" }).click();
-    await page.getByRole("status").getByText("No run matches").waitFor();
-    await page.getByRole("button", { name: "Signal all that match" }).click();
-    const dialog = page.getByRole("dialog", { name: "Signal 5 runs?" });
-    await dialog.getByLabel("Signal").fill("unknown");
-    await dialog.getByRole("button", { name: "Signal them" }).click();
-    await page.getByText("Done: 5 runs signalled.").waitFor();
+    await expectShown(stateRow(page, "s3").getByText("6 waiting"));
+    await page.getByRole("checkbox", { name: new RegExp(ticked.slice(-12)) }).check();
+    await page.getByRole("button", { name: "Act on 1 …" }).click();
+    const one = page.getByRole("dialog", { name: "1 ticked run" });
+    await one.getByRole("button", { name: "Cancel 1" }).click();
+    await one.getByText("1 run done").waitFor();
+    await expectShown(one.getByText("What became of each"));
+    await one.getByRole("button", { name: "Done" }).click();
+    await expectSoon(async () => (await runOf(ticked))?.status, "cancelled");
+
+    const dialog = page.getByRole("dialog", { name: "All that match" });
+    const act = (name: RegExp) => dialog.getByRole("radio", { name });
+    await page.getByRole("button", { name: "All that match" }).click();
+    await dialog.getByText("5 runs match.").waitFor();
+    await act(/^Resume/).check();
+    await dialog.getByText("No run matches that this could be done to.").waitFor();
+    await dialog.getByLabel("As version of the flow").fill("0.5");
+    await dialog.getByRole("alert").getByText("A version is a whole number").waitFor();
+    const [preview] = await Promise.all([
+      page.waitForRequest((each) => each.url().endsWith("/v1/bulk/preview")),
+      dialog.getByLabel("As version of the flow").fill("1"),
+    ]);
+    expect(preview.postDataJSON()).toEqual({
+      action: "resume",
+      filter: { name: "long", at: "s3" },
+      as: 1,
+    });
+    await act(/^Signal/).check();
+    await dialog.getByText("5 runs match.").waitFor();
+    const signal = dialog.getByRole("combobox", { name: "Signal" });
+    await signal.fill("no name");
+    await dialog.getByRole("button", { name: "Signal 5" }).click();
+    await dialog.getByRole("alert").getByText("A signal's name is").waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await signal.fill("unknown");
+    await dialog.getByRole("button", { name: "Signal 5" }).click();
+    await dialog.getByText("5 runs done").waitFor();
     await page.goto(`${server.url}/runs/${all[0]}`);
     await expectShown(page.getByRole("heading", { name: "Signals that it hasn't used" }));
-    await page.goto(`${server.url}/flows/long?at=s3`);
-    await page.getByRole("button", { name: "Cancel all that match" }).click();
-    await page
-      .getByRole("dialog", { name: "Cancel 5 runs?" })
-      .getByRole("button", { name: "Cancel them" })
-      .click();
-    await page.waitForURL("**bulk=**");
-    await page.getByText("Done: 5 runs cancelled.").waitFor();
+
+    // Of another version there is none.
+    await page.goto(`${url}&version=0`);
+    await page.getByRole("button", { name: "All that match" }).click();
+    await dialog.getByText("No run matches that this could be done to.").waitFor();
+    await page.goto(`${url}&version=1`);
+    await page.getByRole("button", { name: "All that match" }).click();
+    await dialog.getByRole("button", { name: "Cancel 5" }).click();
+    await dialog.getByText("5 runs done").waitFor();
+    await dialog.getByRole("button", { name: "Done" }).click();
     await page.reload();
-    await page.getByText("Done: 5 runs cancelled.").waitFor();
+    const acts = page.getByRole("region", { name: "Acts on many" });
+    await expectShown(acts.getByText("Cancelled all of long that match: 5 runs done"));
     await expectShown(stateRow(page, "s3"));
     for (const runId of all)
       await expectSoon(async () => (await runOf(runId))?.status, "cancelled");
-    await page.getByRole("button", { name: "Close" }).click();
-    await expectSoon(() => page.getByText("Done: 5 runs cancelled.").count(), 0);
     await leave(tab);
   });
 
@@ -418,8 +450,9 @@ describe("a server with keys", { timeout: limitMs }, () => {
     for (const path of [`/runs/${mine}`, "/flows/delivery"]) {
       await viewer.page.goto(closed.url + path);
       await viewer.page.getByText("approve").first().waitFor();
-      for (const name of [/Signal/, /Resume/, /Cancel/])
+      for (const name of [/Signal/, /Resume/, /Cancel/, /All that match/])
         expect(await viewer.page.getByRole("button", { name }).count()).toBe(0);
+      expect(await viewer.page.getByRole("checkbox").count()).toBe(0);
     }
     await leave(viewer);
 
@@ -429,18 +462,26 @@ describe("a server with keys", { timeout: limitMs }, () => {
     const shown = (runId: string) => page.getByRole("link", { name: runId.slice(-12) });
     await expectShown(shown(mine));
     expect(await shown(other).count()).toBe(0);
+    // Those before fifty later ones are a page further.
+    for (let at = 0; at < 50; at++) await start("refused", { tenant: "acme" }, closed);
+    await expectSoon(() => shown(mine).count(), 0);
+    await page.getByRole("link", { name: "Older runs" }).click();
+    await expectShown(shown(mine));
+    expect(new URL(page.url()).searchParams.has("cursor")).toBe(true);
+    await page.reload();
+    await expectShown(shown(mine));
+    await page.getByRole("link", { name: "Newest runs" }).click();
+    await page.waitForURL("**/flows");
     await page.goto(`${closed.url}/flows/delivery`);
     await expectShown(shown(mine));
     expect(await shown(other).count()).toBe(0);
     await page.goto(`${closed.url}/runs/${other}`);
     await page.getByRole("alert").getByText("There is no run").waitFor();
     await page.goto(`${closed.url}/flows/delivery`);
-    await page.getByRole("button", { name: "Cancel all that match" }).click();
-    await page
-      .getByRole("dialog", { name: "Cancel 1 run?" })
-      .getByRole("button", { name: "Cancel them" })
-      .click();
-    await page.getByText("Done: 1 run cancelled.").waitFor();
+    await page.getByRole("button", { name: "All that match" }).click();
+    const dialog = page.getByRole("dialog", { name: "All that match" });
+    await dialog.getByRole("button", { name: "Cancel 1" }).click();
+    await dialog.getByText("1 run done").waitFor();
     expect((await closed.flotilla.runs.get(other))?.status).toBe("open");
     await leave(tenant);
   });

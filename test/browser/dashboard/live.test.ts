@@ -160,7 +160,7 @@ describe("a page in sight", { timeout: limitMs }, () => {
     const { page } = tab;
     await page.getByText("leads").waitFor();
     const away = new FlotillaError("store_unavailable", "connect ECONNREFUSED 10.0.0.7:5432");
-    const pods = vi.spyOn(server.flotilla.pages, "pods").mockRejectedValue(away);
+    const pods = vi.spyOn(server.flotilla.pages, "fleet").mockRejectedValue(away);
     onTestFinished(() => pods.mockRestore());
     await page.getByRole("alert").getByText("What is shown is as it was").waitFor();
     await page.getByText("leads").waitFor();

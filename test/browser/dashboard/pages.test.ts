@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 
 const pages = () => [
-  { path: "/", heading: "Overview", text: "No pod has a handler for nowhere" },
+  { path: "/", heading: "Overview", text: "No pod that takes work has a handler for nowhere" },
   { path: "/tasks", heading: "Tasks", text: "no live pod has a handler for it" },
   { path: `/tasks/${done}`, heading: "mail", text: "greet" },
   { path: `/tasks/${failed}`, heading: "broken", text: "the recipient is unknown" },
@@ -107,6 +107,25 @@ describe("every page", { timeout: limitMs }, () => {
 });
 
 describe("the shell", { timeout: limitMs }, () => {
+  test("has the page in sight among the pages, also where these are one line", async () => {
+    const tab = await openTab(browser, `${server.url}/audit`, looks.phone);
+    const { page } = tab;
+    await page.getByRole("heading", { level: 1, name: "Audit" }).waitFor();
+    const right = async (name: string) => {
+      const box = await page
+        .getByRole("navigation", { name: "Pages", exact: true })
+        .getByRole("link", { name, exact: true })
+        .boundingBox();
+      return box!.x + box!.width;
+    };
+    await expectSoon(
+      () => right("Audit"),
+      (edge) => expect(edge).toBeLessThanOrEqual(looks.phone.viewport.width),
+    );
+    expect(await right("Overview")).toBeLessThan(0);
+    await leave(tab);
+  });
+
   test("keeps the filter in the address, through back, forward and reload", async () => {
     const tab = await openTab(browser, `${server.url}/tasks`);
     const { page } = tab;
@@ -167,8 +186,16 @@ describe("the shell", { timeout: limitMs }, () => {
 
   test("leads from the verdict to what it is about", async () => {
     const tab = await openTab(browser, server.url);
-    await tab.page.getByRole("link", { name: /No pod has a handler for nowhere/ }).click();
-    await tab.page.waitForURL("**/tasks?name=nowhere&status=pending");
+    // By name: running, ready, delayed, after others, at a limit, alone, failed, oldest wait.
+    for (const name of [
+      /^gated 1 Running: gated 0 0 0 0 0 0 –$/,
+      /^nowhere 0 1 Ready: nowhere 0 0 0 0 0 \d.*s$/,
+    ])
+      await tab.page.getByRole("row", { name }).waitFor();
+    await tab.page
+      .getByRole("link", { name: /No pod that takes work has a handler for nowhere/ })
+      .click();
+    await tab.page.waitForURL("**/tasks?name=nowhere&state=ready");
     await expectShown(tab.page.getByText("no live pod has a handler for it"));
     await leave(tab);
   });

@@ -1,5 +1,8 @@
+import { DatabaseSync } from "node:sqlite";
 import type { Browser, Page } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../src/base/clock.ts";
+import { encodePulse } from "../../../src/pods/pulse.ts";
 import { launch, leave } from "../browser.ts";
 import { expectSoon } from "../expect-soon.ts";
 import {
@@ -84,46 +87,77 @@ describe("the page of pods", { timeout: limitMs }, () => {
     for (const tab of [own, other]) await leave(tab);
   });
 
-  test("stays readable with five hundred pods, and finds one of them", async () => {
+  test("shows five hundred pods as their stream brings them, and finds one of them", async () => {
+    const stop = keepUp(500);
+    onTestFinished(stop);
     const tab = await openPods(operator, { bypassCSP: true });
     const { page } = tab;
-    const { pods } = (await (
-      await fetch(`${server.url}/v1/pods`, { headers: { Authorization: `Bearer ${operator}` } })
-    ).json()) as { pods: object[] };
-    const many = Array.from({ length: 500 }, (_, at) => ({
-      ...pods[0],
-      podId: `pod-${String(at).padStart(4, "0")}`,
-      birthMs: 1_000 + at,
-      logs: at < 4 ? Array.from({ length: 16 }, (__, log) => 16 * at + log) : [],
-    }));
-    // As a server answers that has so many, and whose stream a proxy doesn't let through.
-    await page.route("**/v1/watch?*", (route) => route.abort());
-    await page.route("**/v1/pods", (route) => route.fulfill({ json: { pods: many } }));
-    await page.goto(`${server.url}/pods`);
     const rows = page.getByRole("table").getByRole("row");
     await expectSoon(() => rows.count(), 51);
-    await page.getByText("500 pods up").waitFor();
+    await page.getByText("501 pods up").waitFor();
+    await expectSoon(() => page.getByText("leads", { exact: true }).count(), 1);
+    await page.getByText("500 names").first().waitFor();
     expect(await faultsOf(page)).toEqual([]);
-    await page.getByRole("button", { name: "Show 50 more of 450" }).click();
+    await page.getByRole("button", { name: "Show 50 more of 451" }).click();
     await expectSoon(() => rows.count(), 101);
     expect(await isTooWide(page)).toBe(false);
-    await page.keyboard.press("Escape");
     await page.getByRole("heading", { level: 1 }).focus();
     await press(page, "/");
     await page.keyboard.type("pod-0437");
     await press(page, "Enter");
     await page.waitForURL("**/pods?find=pod-0437");
     await expectSoon(() => rows.count(), 2);
+    // From here on the stream alone tells of changes.
+    await page.route("**/v1/fleet", (route) => route.abort());
+    const file = new DatabaseSync(server.path, { timeout: 30_000 });
+    file.exec("update flotilla_pod set drain = 1 where pod_id = 'pod-0437'");
+    file.close();
+    await page.getByText("draining", { exact: true }).waitFor();
+    await page.unroute("**/v1/fleet");
     await page.reload();
     await expectSoon(() => rows.count(), 2);
-    await page.getByRole("button", { name: "Clear" }).click();
+    await page.goto(`${server.url}/pods?find=task-0499`);
     await expectSoon(() => rows.count(), 51);
-    await page
-      .getByRole("button", { name: /^Drain pod/ })
-      .first()
-      .click();
-    await page.getByRole("dialog").getByRole("button", { name: "Drain" }).click();
-    await expectShown(page.getByRole("alert").getByText(/There is no pod/));
-    await tab.context.close();
+    await page.getByRole("link", { name: "Overview" }).click();
+    await page.getByRole("region", { name: "Counts" }).getByText("501").waitFor();
+    await expectShown(page.getByRole("region", { name: "Verdict" }));
+    expect(await page.getByRole("alert").count()).toBe(0);
+    await leave(tab);
   });
 });
+
+/** Pods of one deploy with 500 handlers, which beat until they are taken away. */
+function keepUp(count: number): () => void {
+  const file = new DatabaseSync(server.path, { timeout: 30_000 });
+  const names = Array.from({ length: 500 }, (_, at) => `task-${String(at).padStart(4, "0")}`);
+  const metadata = JSON.stringify({ host: "worker", pid: 7, holds: 80, names });
+  const pulse = encodePulse({
+    claimed: 9_000,
+    ended: { completed: 8_980 },
+    chunks: 0,
+    lagMs: 3,
+    memoryBytes: 90_000_000,
+    held: 20,
+    leadsSinceMs: null,
+    throttles: [{ name: "openai", key: "", inFlight: 4 }],
+    running: [],
+  });
+  const insert = file.prepare(
+    "insert into flotilla_pod (pod_id, metadata, pulse) values (?, ?, ?)",
+  );
+  file.exec("begin immediate");
+  for (let at = 0; at < count; at++)
+    insert.run(`pod-${String(at).padStart(4, "0")}`, metadata, pulse);
+  file.exec("commit");
+  const beating = setInterval(() => {
+    const nowMs = systemClock.now();
+    file.exec(
+      `update flotilla_pod set beat = beat + 1, last_heartbeat = ${nowMs} where pod_id like 'pod-%'`,
+    );
+  }, 1_000);
+  return () => {
+    clearInterval(beating);
+    file.exec("delete from flotilla_pod where pod_id like 'pod-%'");
+    file.close();
+  };
+}

@@ -283,7 +283,13 @@ describe("a busy fleet", { timeout: limitMs }, () => {
     await page.waitForURL("**/audit?action=limits.set");
     await act(`program set the limit of ${ofTenant}`).waitFor();
     await act(ofTenant).getByText("details").click();
-    await act(ofTenant).getByRole("group", { name: "after" }).getByText("limit").waitFor();
+    const valueOf = (name: string) =>
+      act(ofTenant).getByRole("group", { name, exact: true }).textContent();
+    await expectSoon(
+      () => valueOf("after"),
+      (text) => expect(text).toMatch(/limit\W*3\b/),
+    );
+    expect(await valueOf("before")).not.toMatch(/limit\W*3\b/);
     await act(ofTenant).getByRole("link", { name: ofTenant, exact: true }).click();
     await page.waitForURL(`**/queues?scope=${encodeURIComponent(ofTenant)}`);
     await page.getByText("No task holds a slot.").waitFor();
@@ -382,6 +388,21 @@ describe("a busy fleet", { timeout: limitMs }, () => {
       expect(await page.getByRole("link", { name, exact: true }).count()).toBe(0);
     await page.getByRole("link", { name: "Tasks", exact: true }).click();
     await expectShown(page.getByRole("heading", { level: 1, name: "Tasks" }));
+    // Nor are there keys that lead there, or choices of the palette.
+    await page.keyboard.press("g");
+    await page.keyboard.press("p");
+    await page.keyboard.press("?");
+    const keys = page.getByRole("dialog", { name: "Keys" });
+    await keys.getByText("go to Tasks").waitFor();
+    for (const name of ["Queues", "Schedules", "Throttles", "Pods", "Audit"])
+      expect(await keys.getByText(`go to ${name}`).count()).toBe(0);
+    expect(pathOf(page)).toBe("/tasks");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("0198f3aa-0000-7000-8000-000000000000");
+    const found = page.getByRole("listbox", { name: "Found" });
+    await found.getByText("open this task").waitFor();
+    expect(await found.getByText("open this pod").count()).toBe(0);
     await leave(tab);
   });
 });

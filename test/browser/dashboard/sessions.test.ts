@@ -1,9 +1,11 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { agent, type Chunk, textOf } from "flotilla";
+import { systemClock } from "../../../src/base/clock.ts";
 import { until } from "../../../src/base/contract/movable-clock.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { sql, table } from "../../../src/store/sql.ts";
+import { parked } from "../../../src/tasks/sql/task-state.ts";
 import { launch, leave } from "../browser.ts";
 import { expectSoon } from "../expect-soon.ts";
 import { confusingTexts, hostileChunks, hostileTexts } from "../hostile.ts";
@@ -53,7 +55,11 @@ const say = async (sessionId: string, word?: string) => {
 };
 
 /** Streams, asks whether it may order, starts a task, or says what would be harmful as markup. */
-const patient = { idleTimeoutMs: limitMs, deadlineMs: limitMs };
+const patient = {
+  idleTimeoutMs: limitMs,
+  deadlineMs: limitMs,
+  compaction: { fn: () => "They have talked.", when: "manual" },
+} as const;
 const helper = agent("helper", patient, async function* (context): AsyncGenerator<Chunk | string> {
   const { messages, sessionId, signal, enqueue, usage } = context;
   const last = messages.at(-1)!;
@@ -159,6 +165,8 @@ describe("sessions", { timeout: limitMs }, () => {
   test("are listed, filtered in the address, and opened by keys", async () => {
     const bobs = await chat("bob was here", { user: "bob" });
     await server.sessions.create("acme", { agents: ["helper"], users: ["eve"] });
+    const ticket = { ticket: { id: 7 }, plan: "two words" };
+    await server.sessions.create("default", { users: ["mae"], metadata: ticket });
     const tab = await openTab(browser, `${server.url}/sessions`);
     const { page } = tab;
     const rows = page.getByRole("list", { name: /Sessions/ }).getByRole("listitem");
@@ -187,6 +195,24 @@ describe("sessions", { timeout: limitMs }, () => {
     await page.keyboard.press("Enter");
     await page.waitForURL("**/sessions/*?tenant=acme");
     await page.getByText("Nothing has been written yet.").waitFor();
+    await page.goto(`${server.url}/sessions`);
+    const metadata = page.getByLabel(/^Metadata/);
+    await metadata.fill("ticket");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("such as ticket.id:7").waitFor();
+    await metadata.fill('ticket.id:7 plan:"two words"');
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/sessions?metadata.ticket.id=7&metadata.plan=two+words");
+    await expectSoon(() => rows.count(), 1);
+    await rows.filter({ hasText: "mae" }).waitFor();
+    await page.reload();
+    await expectSoon(() => metadata.inputValue(), 'ticket.id:7 plan:"two words"');
+    await expectSoon(() => rows.count(), 1);
+    await metadata.fill("__proto__:7");
+    await page.keyboard.press("Enter");
+    await page.getByText(/must be a path of 1 to 5 names/).waitFor();
+    await page.getByRole("button", { name: "Clear" }).click();
+    await page.waitForURL("**/sessions");
     await page.goto(`${server.url}/sessions?user=bob`);
     await rows.first().getByRole("link").click();
     await page.waitForURL(`**/sessions/${bobs}`);
@@ -220,14 +246,22 @@ describe("sessions", { timeout: limitMs }, () => {
     await say(sessionId);
     await page.getByRole("listitem").getByText("completed").waitFor();
     expect(await page.getByText("one two").count()).toBe(0);
+    await page.getByRole("button", { name: "Compact" }).click();
+    await dialog(page).getByRole("button", { name: "Compact" }).click();
+    await page.getByRole("status").getByText("The summary is being made.").waitFor();
+    await expectShown(page.getByRole("listitem").getByText("summarized"));
     await leave(tab);
   });
 
   test("wait for a person, who approves by keys; a second tab is told that it is late", async () => {
     const sessionId = await chat("coffee");
-    const tab = await openTab(browser, `${server.url}/approvals`);
+    const tab = await openTab(browser, `${server.url}/sessions`);
     const other = await openSession(sessionId);
     const { page } = tab;
+    const listed = page.getByRole("listitem").filter({ hasText: sessionId.slice(-12) });
+    await listed.getByText("waits for a person").waitFor();
+    await page.getByRole("link", { name: /waits? for a person/ }).click();
+    await page.waitForURL("**/approvals");
     const line = page.getByRole("listitem").filter({ hasText: sessionId.slice(-12) });
     await line.getByText("order").waitFor();
     const late = other.page.getByRole("button", { name: "Approve order" });
@@ -262,6 +296,13 @@ describe("sessions", { timeout: limitMs }, () => {
     const tab = await openTab(browser, `${server.url}/approvals`);
     const { page } = tab;
     const line = (text: string) => page.getByRole("listitem").filter({ hasText: text.slice(-12) });
+    await line(runId).waitFor();
+    await page.getByLabel("Tenant").fill("other");
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/approvals?tenant=other");
+    await page.getByText("Nothing waits for a person.").waitFor();
+    await page.getByRole("button", { name: "Clear" }).click();
+    await page.waitForURL("**/approvals");
     await line(sessionId).getByRole("button", { name: /^Deny/ }).click();
     await dialog(page).getByRole("button", { name: "Deny" }).click();
     await page.getByRole("status").getByText("Denied").waitFor();
@@ -282,6 +323,37 @@ describe("sessions", { timeout: limitMs }, () => {
     await page.getByText("Nothing waits for a person.").waitFor();
     await page.goto(`${server.url}/sessions/${sessionId}`);
     await expectShown(page.getByText("Then I won't."));
+    await leave(tab);
+  });
+
+  test("that were decided on leave the list of approvals, which keeps the pages that were loaded", async () => {
+    const many = 450;
+    const database = await openStore(`sqlite:${server.path}`);
+    await database.write([
+      sql`insert into ${table("task")} (task_id, name, parked, awaits, last_update)
+        with recursive numbers(n) as (select 1 union all select n + 1 from numbers where n < ${many})
+        select 'waits-' || printf('%04d', n), 'asking', ${parked.untilSignal}, 'approve', n
+        from numbers`,
+      // The one with a deadline has waited for the shortest time.
+      sql`insert into ${table("task")} (task_id, name, parked, awaits, run_at)
+        values ('waits-soon', 'asking', ${parked.untilDue}, 'approve', ${systemClock.now() + 600_000})`,
+    ]);
+    const tab = await openTab(browser, `${server.url}/approvals`);
+    const { page } = tab;
+    const lines = page.getByRole("list", { name: /^What waits/ }).getByRole("listitem");
+    await expectSoon(() => lines.count(), 200);
+    await lines.first().getByText("waits-soon").waitFor();
+    await page.getByRole("button", { name: "Show more" }).click();
+    await expectSoon(() => lines.count(), 400);
+    await page.getByRole("button", { name: "Send approve to task waits-0002" }).click();
+    await dialog(page).getByRole("button", { name: "Send" }).click();
+    await page.getByRole("status").getByText("The signal is sent.").waitFor();
+    await expectSoon(() => page.getByText("waits-0002").count(), 0);
+    expect(await lines.count()).toBe(400);
+    await page.goto(server.url);
+    await expectShown(page.getByRole("link", { name: /asking waits for a person, and gives up/ }));
+    await database.write([sql`delete from ${table("task")} where name = 'asking'`]);
+    await database.close();
     await leave(tab);
   });
 

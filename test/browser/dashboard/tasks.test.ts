@@ -2,6 +2,8 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { task } from "flotilla";
+import { openStore } from "../../../src/store/open.ts";
+import { sql, table } from "../../../src/store/sql.ts";
 import { launch, leave } from "../browser.ts";
 import { expectSoon } from "../expect-soon.ts";
 import {
@@ -103,16 +105,20 @@ describe("the list of tasks", { timeout: limitMs }, () => {
     const deep = Array.from({ length: 50 }, () => "a").join(".");
     const tab = await openTab(browser, `${server.url}/tasks`);
     const { page } = tab;
+    const asked: string[] = [];
+    page.on("request", (each) => asked.push(each.url()));
     for (const [query, sentence] of [
       [`name=${"x".repeat(10_000)}`, "Name must be 1 to 200 characters"],
-      ["colour=red", "unknown option `colour`"],
+      ["colour=red", "Tasks have no filter colour"],
+      ["cursor=made-up", "Tasks have no filter cursor"],
       ["name=a&sinceMs=1&payload.__proto__=7", "must be a path"],
       ["name=a&sinceMs=1&payload.a%22b=7", "must be a path"],
       ["name=a&sinceMs=1&payload.a%25=7", "must be a path"],
       [`name=a&sinceMs=1&payload.${deep}=7`, "must be a path of 1 to 5 names"],
       ["payload.id=7", "Payload needs `name` and `sinceMs`"],
       ["sinceMs=yesterday", "sinceMs must be a whole number"],
-      ["status=odd", "status"],
+      ["version=last", "version must be a whole number"],
+      ["status=odd", "There is no status odd"],
     ] as const) {
       await page.goto(`${server.url}/tasks?${query}`);
       await page.getByRole("alert").filter({ hasText: sentence }).waitFor();
@@ -121,6 +127,13 @@ describe("the list of tasks", { timeout: limitMs }, () => {
     await page.getByRole("button", { name: "Clear" }).click();
     await page.waitForURL("**/tasks");
     await expectShown(page.getByRole("row").first());
+    await page.goto(`${server.url}/tasks?colour=red&status=pending`);
+    expect(await page.getByRole("button", { name: "All that match" }).count()).toBe(0);
+    await page.getByRole("button", { name: "Leave it out" }).click();
+    await page.waitForURL("**/tasks?status=pending");
+    await expectShown(page.getByRole("row").first());
+    // What isn't understood is asked of no server.
+    expect(asked.filter((url) => /\/v1\/tasks\?.*(colour|cursor=made|odd)/.test(url))).toEqual([]);
     await leave(tab);
   });
 
@@ -148,6 +161,28 @@ describe("the list of tasks", { timeout: limitMs }, () => {
     await dialog.getByRole("button", { name: "Done" }).click();
     expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("H1");
     await expectSoon(() => page.getByRole("row", { name: /cancelled/ }).count(), 3);
+    await page
+      .getByRole("checkbox", { name: /^Tick few/ })
+      .first()
+      .check();
+    await page.getByRole("button", { name: "All that match" }).click();
+    await dialog.getByLabel("Retry").check();
+    await dialog.getByLabel("Forget their stored steps").check();
+    await dialog.getByRole("button", { name: "Retry 3" }).click();
+    await dialog.getByText("3 tasks done").waitFor();
+    await dialog.getByRole("button", { name: "Done" }).click();
+    expect((await server.flotilla.bulk.list({ limit: 1 })).bulks[0]).toMatchObject({
+      action: "retry",
+      fromStart: true,
+      reason: null,
+    });
+    // What is ticked is ticked among what is shown.
+    await expectShown(page.getByRole("region", { name: "Ticked tasks" }));
+    await page.getByLabel("Status", { exact: true }).selectOption("pending");
+    await page.waitForURL("**status=pending**");
+    await page.getByLabel("Status", { exact: true }).selectOption("");
+    await expectSoon(() => page.getByRole("checkbox", { name: /^Tick few/ }).count(), 3);
+    expect(await page.getByRole("region", { name: "Ticked tasks" }).count()).toBe(0);
 
     await page.goto(`${server.url}/tasks?name=filler`);
     await page.getByRole("button", { name: "All that match" }).click();
@@ -158,7 +193,7 @@ describe("the list of tasks", { timeout: limitMs }, () => {
     await dialog.getByText(/of 10,000\+ done, stopped/).waitFor();
     await dialog.getByRole("button", { name: "Done" }).click();
     // What another page has begun is seen here as well.
-    await expectShown(page.getByRole("region", { name: "Acts on all that match" }));
+    await expectShown(page.getByRole("region", { name: "Acts on many" }));
     const { bulks } = await server.flotilla.bulk.list({ limit: 1 });
     expect(bulks[0]).toMatchObject({ state: "stopped", action: "cancel" });
     expect(bulks[0]!.done).toBeGreaterThan(0);
@@ -200,6 +235,13 @@ describe("one task", { timeout: limitMs }, () => {
       .getByText(/paused/)
       .first()
       .waitFor();
+    // In the order of the verdict: what has to be done first is first.
+    const { reasons } = await server.flotilla.tasks.why(taskId);
+    expect(reasons.length).toBeGreaterThan(1);
+    const shown = await why.locator(".reason-sentence").allTextContents();
+    expect(shown.map((text) => text.toLowerCase())).toEqual(
+      reasons.map(({ sentence }) => expect.stringContaining(sentence.toLowerCase())),
+    );
     await server.flotilla.tasks.resume("nowhere");
     await expectSoon(() => why.getByText(/is paused|are paused/).count(), 0);
     await server.flotilla.tasks.cancel(taskId);
@@ -233,8 +275,42 @@ describe("one task", { timeout: limitMs }, () => {
     await expectShown(page.getByText("completed").first());
     const { tasks } = await server.flotilla.tasks.list({ name: "pay" });
     expect(tasks.map(({ payload }) => payload)).toEqual([{ amount: 8 }, { amount: 7 }]);
+    const copy = new URL(page.url()).pathname;
     await page.getByRole("link", { name: original }).click();
     await page.waitForURL(`**/tasks/${original}`);
+    await page.getByText("Copied to").getByRole("link", { name: "pay" }).click();
+    await page.waitForURL(`**${copy}`);
+    await leave(tab);
+  });
+
+  test("shows all of its events, page by page, however many there are", async () => {
+    const [taskId] = await delayed("nowhere", [1]);
+    const events = 2_300;
+    const database = await openStore(`sqlite:${server.path}`);
+    const store = (from: number, upTo: number) =>
+      database.write([
+        sql`insert into ${table("task_event")} (task_id, seq, type, attempt)
+          with recursive numbers(n) as (
+            select ${from} union all select n + 1 from numbers where n < ${upTo})
+          select ${taskId!}, n, 'snoozed', n from numbers`,
+      ]);
+    await store(10, events);
+    const tab = await openTab(browser, `${server.url}/tasks/${taskId}`);
+    const { page } = tab;
+    await page.getByRole("heading", { name: "First 1,000 events" }).click();
+    const shown = page.locator(".events > li");
+    const more = page.getByRole("button", { name: /more event|^Show more$/ });
+    const last = (attempt: number) => shown.getByText(`attempt ${attempt}`, { exact: true });
+    for (let tries = 0; tries < 30 && (await last(events).count()) === 0; tries++) {
+      await expectSoon(() => page.getByText("Loading …").count(), 0);
+      if ((await more.count()) > 0) await more.click();
+    }
+    await expectShown(last(events));
+    // Another one comes while the page is open, of a task that goes on.
+    await store(events + 1, events + 1);
+    await page.getByRole("button", { name: "Look for later ones" }).click();
+    await expectShown(last(events + 1));
+    await database.close();
     await leave(tab);
   });
 
@@ -248,6 +324,12 @@ describe("one task", { timeout: limitMs }, () => {
     await page.getByRole("button", { name: "nowhere comes after 1 task" }).click();
     await expectShown(page.locator(`.after-list .after-list a[title="${first.taskId}"]`));
     expect(await faultsInLooks(page)).toEqual([]);
+    await page.locator(`.after-list a[title="${second.taskId}"]`).click();
+    await page.waitForURL(`**/tasks/${second.taskId}`);
+    await page.getByText("Before 1 task:").waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await page.locator(`.after-list a[title="${third.taskId}"]`).click();
+    await page.waitForURL(`**/tasks/${third.taskId}`);
     await leave(tab);
   });
 });
@@ -294,6 +376,13 @@ describe("failures", { timeout: limitMs }, () => {
     await expectShown(halted.getByRole("link", { name: "its task" }));
     expect(await halted.locator(".canary-task.of-wrong").count()).toBe(1);
     expect(await faultsInLooks(page)).toEqual([]);
+    await halted.getByRole("link", { name: "its task" }).click();
+    await page.getByRole("link", { name: /^the redrive/ }).click();
+    await page.waitForURL("**/failures?redrive=*");
+    const chosen = page.getByRole("region", { name: /^The redrive/ });
+    await expectShown(chosen.getByText("halted", { exact: true }));
+    await chosen.getByRole("link", { name: "Leave it out" }).click();
+    await expectSoon(() => chosen.count(), 0);
     await leave(tab);
   });
 });

@@ -95,6 +95,7 @@ async function countMinutes(): Promise<void> {
         counts: { completed: wave * 11, failed: back % 9 === 0 ? 6 : 0, retry: back % 4 },
         wait: durations,
         run: durations,
+        gauges: { oldestMs: wave * 1_000 },
       },
       "task:broken": { counts: { failed: back % 3 } },
       agent: { counts: { completed: wave }, wait: durations, run: durations },
@@ -161,11 +162,20 @@ describe("a throttle", { timeout: limitMs }, () => {
       .waitFor();
     const limitPlot = plotOf(page, "Limit, calls in flight and waiting");
     await limitPlot.locator("canvas").waitFor();
+    const refused = page.locator(".tile").filter({ hasText: "429s so far" });
+    await refused.getByText(/^0$/).waitFor();
+    let loads = 0;
+    page.on("load", () => loads++);
     capacity = 1;
     await changes
       .getByRole("row", { name: /fell from .* calls were refused, as with 429/ })
       .first()
       .waitFor();
+    await expectSoon(
+      () => refused.textContent(),
+      (text) => expect(text).toMatch(/^[1-9]/),
+    );
+    expect(loads).toBe(0);
     // The same is at the end of the plot, and in its table.
     await limitPlot.getByText("as a table").click();
     await expectShown(limitPlot.getByText(/the limit fell from .*: calls were refused/).first());
@@ -203,6 +213,14 @@ describe("a throttle", { timeout: limitMs }, () => {
     await expectSoon(pinned, 3);
     await expectShown(page.getByText("Pinned at 3: nothing is learned"));
     await expectShown(page.getByRole("row", { name: /it was pinned .*ops/ }).first());
+    // The list of all says the same, and which pod has it.
+    await page.getByRole("link", { name: "All throttles" }).click();
+    const inList = page.getByRole("row").filter({
+      has: page.getByRole("link", { name: "api", exact: true }),
+    });
+    await inList.getByRole("cell", { name: "3 pinned", exact: true }).waitFor();
+    await inList.getByTitle(server.pod.podId).waitFor();
+    await page.goBack();
     await page.getByRole("button", { name: "Unpin" }).focus();
     await page.keyboard.press("Enter");
     await page.getByRole("dialog", { name: "Unpin this limit?" }).waitFor();
@@ -326,6 +344,7 @@ describe("plots", { timeout: limitMs }, () => {
       "Failures per minute": "/failures",
       "Wait, from due to begun": "/tasks?status=pending",
       "Run time": "/tasks?status=claimed",
+      "Oldest wait": "/queues",
       "First token of answers": "/sessions",
       "Use of throttles": "/throttles",
     };
@@ -338,9 +357,19 @@ describe("plots", { timeout: limitMs }, () => {
     }
     await plotOf(page, "Failures per minute").getByRole("link").click();
     await page.getByRole("heading", { level: 1, name: "Failures" }).waitFor();
-    // Opened, a group shows the trend of its name.
+    // A group shows its last day, and opened the same as a plot, and the trend of its name.
+    await page
+      .getByRole("img", { name: "1 failed in the last 24 hours, 1 in this hour" })
+      .waitFor();
     await page.getByRole("link", { name: "the recipient is unknown" }).click();
-    await expectShown(plotOf(page, /^Failures of broken per hour/).locator("canvas"));
+    await plotOf(page, /^Failures of broken per hour/)
+      .locator("canvas")
+      .waitFor();
+    const ofGroup = plotOf(page, "Failed with this error per hour");
+    await ofGroup.locator("canvas").waitFor();
+    await ofGroup.getByText("as a table").click();
+    await expectSoon(() => ofGroup.getByRole("row").count(), 25);
+    await expectShown(ofGroup.getByRole("row").last().getByText("1", { exact: true }));
     await leave(tab);
   });
 

@@ -15,6 +15,7 @@ const config = { heartbeatMs: 100, deadAfterMs: 1_000, slots: 300, pollMs: 200 }
 
 test("a disk that is full refuses new tasks, and keeps results waiting until there is space", async () => {
   const disk = mountTinyDisk({ megabytes: 20 });
+  onTestFinished(disk.remove);
   const space = await tablespaceOn(disk.folder);
   const fleet = await createFleet({ on: "postgres" });
   await moveTasksTo(fleet, space);
@@ -48,6 +49,7 @@ test("a disk that is full refuses new tasks, and keeps results waiting until the
 
 test("a server whose log has no space left falls, and when it is back nothing acked is lost", async () => {
   const disk = mountTinyDisk({ megabytes: 150 });
+  onTestFinished(disk.remove);
   const settings = { max_wal_size: "32MB", min_wal_size: "32MB", max_connections: 60 };
   const server = await startPostgres({ within: disk.folder, settings });
   onTestFinished(server.stop);

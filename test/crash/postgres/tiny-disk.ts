@@ -3,7 +3,6 @@ import { chownSync, closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { onTestFinished } from "vitest";
 import { unprivileged } from "../../postgres/user.ts";
 
 export type TinyDisk = {
@@ -12,9 +11,11 @@ export type TinyDisk = {
   fill(): void;
   /** Gives that space back. */
   free(): void;
+  /** Unmounts it, with all that it holds. */
+  remove(): void;
 };
 
-/** A file system of its own of this size, which can be filled. It goes when the test is over. */
+/** A file system of its own of this size, which can be filled. */
 export function mountTinyDisk({ megabytes }: { megabytes: number }): TinyDisk {
   if (process.getuid?.() !== 0) {
     throw new Error("this test mounts a small file system, which only root may: run it as root");
@@ -25,11 +26,6 @@ export function mountTinyDisk({ megabytes }: { megabytes: number }): TinyDisk {
   if (owner) chownSync(folder, owner.uid, owner.gid);
   const unmount = () => spawnSync("umount", ["--lazy", folder]);
   process.once("exit", unmount);
-  onTestFinished(() => {
-    process.off("exit", unmount);
-    unmount();
-    rmdirSync(folder);
-  });
   const ballast = join(folder, "ballast");
   const block = Buffer.alloc(64 * 1_024);
   return {
@@ -47,5 +43,10 @@ export function mountTinyDisk({ megabytes }: { megabytes: number }): TinyDisk {
       closeSync(file);
     },
     free: () => rmSync(ballast, { force: true }),
+    remove() {
+      process.off("exit", unmount);
+      unmount();
+      rmdirSync(folder);
+    },
   };
 }

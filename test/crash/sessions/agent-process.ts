@@ -5,7 +5,7 @@ import type { AgentRequest } from "../../../src/protocol/agent-http.ts";
 import type { FromPod, PodSpec, ToPod } from "../pod-process.ts";
 import { createScript } from "./script.ts";
 
-const spec = JSON.parse(process.argv[2]!) as PodSpec & { given: { port: number } };
+const spec = JSON.parse(process.argv[2]!) as PodSpec & { given: { host: string; port: number } };
 const script = createScript(spec.ledgerPath.replace(/ledger$/, "calls"), () => "agent");
 
 const server = createServer((request, response) => {
@@ -45,6 +45,6 @@ process.on("message", (message: ToPod) => {
   if ("open" in message) script.open(message.open);
 });
 process.once("disconnect", () => process.exit(1));
-server.listen(spec.given.port, "127.0.0.1", () => {
+server.listen(spec.given.port, spec.given.host, () => {
   process.send?.({ ready: "agent" } satisfies FromPod);
 });

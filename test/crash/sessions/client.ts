@@ -37,6 +37,8 @@ export type ClientOptions = {
   /** What its ids begin with, where one user has several. Default the name. */
   label?: string;
   history: SessionHistory;
+  /** The key of servers that want one. */
+  key?: string | undefined;
   /** Where to connect next. Undefined: nowhere, for now. */
   pick: () => string | undefined;
   giveUpMs?: number;
@@ -72,6 +74,7 @@ export function createClient(options: ClientOptions): Client {
     name: user,
     label: name = user,
     history,
+    key,
     pick,
     giveUpMs = 30_000,
     losesAckOf = Infinity,
@@ -165,6 +168,7 @@ export function createClient(options: ClientOptions): Client {
   const connection = keepConnected({
     user,
     label: name,
+    key,
     pick,
     silentMs,
     onFrame: take,
@@ -204,8 +208,10 @@ export function createClient(options: ClientOptions): Client {
     say(session, text) {
       const id = `${name}-${++counter}`;
       let isAckLost = counter % losesAckOf === 0;
-      const message = { id, parts: [{ type: "text", text: text ?? id }] };
-      history.note({ client: name, type: "invoke", session, id, on: connection.on ?? "none" });
+      const words = text ?? id;
+      const message = { id, parts: [{ type: "text", text: words }] };
+      const on = connection.on ?? "none";
+      history.note({ client: name, type: "invoke", session, id, on, text: words });
       const frame: ClientFrame = { type: "send", ref: id, session, message };
       return ask<Said>({ frame, session, id }, (end) => ({
         acked({ seq = 0, duplicate = false }) {

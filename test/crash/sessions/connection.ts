@@ -17,6 +17,8 @@ export type Connection = {
 export type ConnectionOptions = {
   user: string;
   label: string;
+  /** The key of a server that wants one. */
+  key?: string | undefined;
   /** Where to connect next. Undefined: nowhere, for now. */
   pick: () => string | undefined;
   /** How long a server that is pinged may say nothing before it is left. */
@@ -31,7 +33,8 @@ const handshakeMs = { first: 2_000, most: 8_000 };
 const againMs = 100;
 
 export function keepConnected(options: ConnectionOptions): Connection {
-  const { user, label, pick, silentMs, onFrame, onClosed } = options;
+  const { user, label, key, pick, silentMs, onFrame, onClosed } = options;
+  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
   let made = 0;
   let closed = false;
   let socket: WebSocket | undefined;
@@ -50,7 +53,7 @@ export function keepConnected(options: ConnectionOptions): Connection {
     new Promise((resolve) => {
       const name = `${label}#${++made}`;
       const address = `${url.replace("http", "ws")}/v1/socket?user=${user}`;
-      const own = new WebSocket(address, subprotocol, { handshakeTimeout });
+      const own = new WebSocket(address, subprotocol, { handshakeTimeout, headers });
       handshakeTimeout = Math.min(handshakeTimeout * 2, handshakeMs.most);
       socket = own;
       at = url;

@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Entry } from "../../../src/protocol/message.ts";
 import type { Header } from "../../../src/sessions/conversation/header.ts";
 import { freePort } from "../../postgres/server.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, StartOptions } from "../fleet.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import type { SessionEvidence, StoredSession } from "./evidence.ts";
 import { type Client, type ClientOptions, createClient } from "./client.ts";
@@ -20,7 +20,7 @@ export type SessionFleet = Fleet & {
   readonly servers: ServerProcess[];
   startServer(options?: ServerOptions): Promise<ServerProcess>;
   /** An agent behind a URL, in a process of its own; servers that start after it know it as `remote`. */
-  startAgent(): Promise<PodProcess>;
+  startAgent(host?: string): Promise<PodProcess>;
   /** A client that connects to any server, unless `pick` says to which. */
   client(name: string, options?: Partial<ClientOptions>): Client;
   open(session: string, agent: string | null): Promise<void>;
@@ -50,15 +50,22 @@ export type Logged = {
 export type ServerOptions = {
   readonly agents?: boolean;
   readonly config?: object;
-  /** A way to the store that only this server takes. */
-  readonly store?: string;
+  /** The most answers of `remote` that pods want at once, all together. Default: as many as come. */
+  readonly remoteMax?: number;
+} & Pick<StartOptions, "store" | "env" | "under"> &
+  Partial<Pick<ServerGiven, "host" | "apiKeys">>;
+
+export type SessionFleetOptions = {
+  /** The key that clients come with, where servers want one. */
+  readonly key?: string;
 };
 
 export const users = ["ada", "bob", "cid", "dan", "eve", "fay"] as const;
 
+const loopback = "127.0.0.1";
 const script = (name: string) => fileURLToPath(new URL(name, import.meta.url));
 
-export function sessionFleetOn(fleet: Fleet): SessionFleet {
+export function sessionFleetOn(fleet: Fleet, { key }: SessionFleetOptions = {}): SessionFleet {
   const history = createSessionHistory(join(fleet.folder, "history.jsonl"));
   const servers: ServerProcess[] = [];
   const clients: Client[] = [];
@@ -68,7 +75,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
 
   const openClient: SessionFleet["client"] = (name, options) => {
     const label = `${name}.${clients.length}`;
-    const client = createClient({ name, label, history, pick: anyServer, ...options });
+    const client = createClient({ name, label, key, history, pick: anyServer, ...options });
     clients.push(client);
     return client;
   };
@@ -103,6 +110,7 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
   const readFrom = async ({ url }: ServerProcess, all: readonly StoredSession[]) => {
     const reader = createClient({
       name: users[0],
+      key,
       history: { events: [], note: () => {} },
       pick: () => url,
     });
@@ -138,27 +146,38 @@ export function sessionFleetOn(fleet: Fleet): SessionFleet {
     ...fleet,
     history,
     servers,
-    async startServer({ agents = true, config = {}, store } = {}) {
+    async startServer(options = {}) {
+      const { agents = true, config = {}, host = loopback, apiKeys = [], remoteMax } = options;
+      const { store, env, under } = options;
       const port = await freePort();
-      const given: ServerGiven = { port, agents, ...(agentUrl !== undefined && { agentUrl }) };
+      const given: ServerGiven = {
+        host,
+        port,
+        apiKeys,
+        agents,
+        ...(agentUrl !== undefined && { agentUrl }),
+        ...(remoteMax !== undefined && { remoteMax }),
+      };
       const pod = await fleet.start({
         script: script("./server-process.ts"),
         config,
         given,
         ...(store !== undefined && { store }),
+        ...(env && { env }),
+        ...(under && { under }),
       });
-      const server = Object.assign(pod, { url: `http://127.0.0.1:${port}` });
+      const server = Object.assign(pod, { url: `http://${host}:${port}` });
       servers.push(server);
       void pod.exited.then(() => servers.splice(servers.indexOf(server), 1));
       return server;
     },
-    async startAgent() {
+    async startAgent(host = loopback) {
       const port = await freePort();
       const agent = await fleet.start({
         script: script("./agent-process.ts"),
-        given: { port },
+        given: { host, port },
       });
-      agentUrl = `http://127.0.0.1:${port}/`;
+      agentUrl = `http://${host}:${port}/`;
       return agent;
     },
     client: openClient,

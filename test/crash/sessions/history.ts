@@ -22,6 +22,8 @@ export type HistoryEvent = { readonly atMs: number; readonly client: string } &
         readonly session: string;
         readonly id: string;
         readonly on: string;
+        /** What it says. */
+        readonly text?: string;
       }
     | {
         readonly type: "ok";

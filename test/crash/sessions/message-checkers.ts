@@ -15,6 +15,19 @@ const lost: SessionCheck = (evidence) => {
   });
 };
 
+/** S1: what is stored is what was sent. */
+const altered: SessionCheck = (evidence) => {
+  const sent = new Map(eventsOf(evidence, "invoke").map((each) => [nameOf(each), each.text]));
+  return evidence.stored.flatMap(({ session, entries }) =>
+    entries.flatMap(({ clientId, text }) => {
+      const name = clientId === null ? undefined : nameOf({ session, id: clientId });
+      const words = name === undefined ? undefined : sent.get(name);
+      if (words === undefined || words === text) return [];
+      return [`S1: ${name} says ${JSON.stringify(text)}, and ${JSON.stringify(words)} was sent`];
+    }),
+  );
+};
+
 /** S2, O2: nothing is stored that no client sent, or that was refused for certain at its first try. */
 const phantoms: SessionCheck = (evidence) => {
   const invoked = new Set(eventsOf(evidence, "invoke").map(nameOf));
@@ -84,7 +97,15 @@ const outOfTurn: SessionCheck = (evidence) =>
     );
   });
 
-export const messageChecks = [lost, phantoms, storedTwice, ackedTwice, reordered, outOfTurn];
+export const messageChecks = [
+  lost,
+  altered,
+  phantoms,
+  storedTwice,
+  ackedTwice,
+  reordered,
+  outOfTurn,
+];
 
 function placesOf({ stored }: SessionEvidence): Map<string, number[]> {
   const places = new Map<string, number[]>();

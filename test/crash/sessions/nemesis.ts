@@ -96,7 +96,11 @@ export async function tormentServers(torment: SessionTorment): Promise<SessionFa
 }
 
 /** Some session, and the server that owns its log. */
-async function ownerIn({ fleet, sessions, random }: SessionTorment) {
+export async function ownerIn({
+  fleet,
+  sessions,
+  random,
+}: Pick<SessionTorment, "fleet" | "sessions" | "random">) {
   return until("one of the servers owns a log", async () => {
     const session = sessions[between(random, 0, sessions.length - 1)]!;
     const server = fleet.serverOf(await fleet.ownerOf(session));
@@ -105,8 +109,8 @@ async function ownerIn({ fleet, sessions, random }: SessionTorment) {
 }
 
 /** It sleeps until others have all its logs. What it is told meanwhile it tries to store when it wakes. */
-async function pauseOwner(
-  { fleet }: SessionTorment,
+export async function pauseOwner(
+  { fleet }: Pick<SessionTorment, "fleet">,
   { session, server }: { session: string; server: ServerProcess },
   alone: boolean,
 ): Promise<void> {
@@ -129,8 +133,8 @@ async function pauseOwner(
 }
 
 /** It is paused in the middle of an answer until another pod makes it, and finishes when it resumes. */
-async function pauseRunner(
-  { fleet }: SessionTorment,
+export async function pauseRunner(
+  { fleet }: Pick<SessionTorment, "fleet">,
   session: string,
   alone: boolean,
 ): Promise<void> {

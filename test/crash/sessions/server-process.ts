@@ -2,7 +2,7 @@
 import { openSync, writeSync } from "node:fs";
 import { connect } from "node:net";
 import process from "node:process";
-import { agent, type Config, type Logger } from "flotilla";
+import { agent, type Config, type Logger, throttle } from "flotilla";
 import { runUntilSignal } from "../../../src/cli/run-pod.ts";
 import { resolveConfig } from "../../../src/runtime/config.ts";
 import { monotonicMs } from "../ledger.ts";
@@ -12,7 +12,12 @@ import { speak } from "./speech.ts";
 import { until } from "../until.ts";
 
 export type ServerGiven = {
+  readonly host: string;
   readonly port: number;
+  /** Keys that callers need. None: programs of this machine need none. */
+  readonly apiKeys: readonly string[];
+  /** The most answers of `remote` that pods want at once, all together. */
+  readonly remoteMax?: number;
   /** Where the agent `remote` is, for those pods that have one. */
   readonly agentUrl?: string;
   /** Whether this pod has the agents in code. */
@@ -20,7 +25,7 @@ export type ServerGiven = {
 };
 
 const spec = JSON.parse(process.argv[2]!) as PodSpec & { given: ServerGiven };
-const { port, agentUrl, agents } = spec.given;
+const { host, port, apiKeys, agentUrl, agents, remoteMax } = spec.given;
 const tell = (message: FromPod) => void process.send?.(message);
 let podId = "";
 const script = createScript(spec.ledgerPath.replace(/ledger$/, "calls"), () => podId);
@@ -46,6 +51,19 @@ const speaking = agent("speaking", (context) => {
   script.called({ agent: "speaking", session, epoch, attempt });
   return speak(context);
 });
+function remote(url: string) {
+  const options = { url, allowPrivate: true };
+  if (remoteMax === undefined) return agent("remote", options);
+  // What a pod that is gone held goes to others soon.
+  const times = { leaseMs: 3_000, callTimeoutMs: 2_000, graceMs: 500 };
+  const shared = throttle("remote", {
+    initial: remoteMax,
+    max: remoteMax,
+    ...times,
+    latency: false,
+  });
+  return agent("remote", { ...options, throttle: shared });
+}
 const config: Config = {
   heartbeatMs: 200,
   deadAfterMs: 2_000,
@@ -57,9 +75,9 @@ const config: Config = {
   store: spec.store,
   use: [
     ...(agents ? [scripted("local"), stepping, speaking] : []),
-    ...(agentUrl ? [agent("remote", { url: agentUrl, allowPrivate: true })] : []),
+    ...(agentUrl ? [remote(agentUrl)] : []),
   ],
-  server: { port },
+  server: { host, port, ...(apiKeys.length > 0 && { apiKeys }) },
   log: fileLogger(spec.logPath),
   onStart: (pod) => void (podId = pod.podId),
 };
@@ -86,7 +104,7 @@ process.exit(0);
 
 function listens(): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect({ host: "127.0.0.1", port });
+    const socket = connect({ host, port });
     socket.once("connect", () => {
       socket.destroy();
       resolve(true);

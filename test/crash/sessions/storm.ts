@@ -91,7 +91,7 @@ export async function runSessionStorm(
   return { violations, mildness, evidence, counts };
 }
 
-function diedUnasked({ faults }: SessionFleet): string[] {
+export function diedUnasked({ faults }: SessionFleet): string[] {
   const asked = new Set(
     faults.flatMap(({ kind, podId }) => (kind === "kill" || kind === "terminate" ? [podId] : [])),
   );

@@ -20,7 +20,6 @@ const noHead: Head = {
   host: null,
   offset: 0,
   recordId: "",
-  beat: 0,
 };
 const record = moveHeads([]).strings;
 const take = takeHead(noHead, { podId: "", host: null, recordId: "" }).strings;

@@ -7,6 +7,7 @@ import { type Mutation, of } from "../mutation.ts";
 const heads = of("sessions/log/sql");
 const journal = of("sessions/log/sql", "sessions/log/sql-journal");
 const counts = of("quotas/sql");
+const codec = of("sessions/log/record-codec");
 const owner = of("sessions/log/owner", "sessions/log/record");
 const owners = of("sessions/log/ownership");
 const monitor = of("sessions/log/turn-monitor");
@@ -24,14 +25,14 @@ const anyTerm = heads(
   "on wanted.log_id = head.log_id and wanted.term = head.term",
   "on wanted.log_id = head.log_id",
 );
-const loadBusy = "const busy = await journal.busy(logId);";
+const recover = "const recovered = await journal.recover(head);";
 const beforeCommit = "    const startedMs = clock.monotonic();\n    let committed: CommitResult;";
-const sendOnce = "journal.commit(head, record);";
+const sendOnce = "journal.commit(head, draft.record)";
 const sendAndCatch = (unknown: string) =>
-  `journal.commit(head, record).catch((error: unknown) => {
+  `${sendOnce}.catch((error: unknown) => {
     if (!hasCode(error, "unknown_outcome")) throw error;
     ${unknown}
-  });`;
+  })`;
 
 const list: readonly Mutation[] = [
   { name: "record: anywhere in its term", edits: [heads(place, "(1 = 1")] },
@@ -75,6 +76,16 @@ const list: readonly Mutation[] = [
   {
     name: "record: one that is refused takes those of other logs with it",
     edits: [journal("await Promise.all(records.map((record) => send([record])));")],
+  },
+  {
+    name: "record: its bytes lack steps",
+    edits: [
+      codec(
+        "for (const name of memberNames) body[name] = record[name];",
+        'for (const name of memberNames) body[name] = name === "steps" ? [] : record[name];',
+      ),
+    ],
+    by: "steps",
   },
   {
     name: "journal: client ids aren't stored",
@@ -136,7 +147,7 @@ const list: readonly Mutation[] = [
       owner(
         sendOnce,
         sendAndCatch(
-          'return { type: "committed", head: { ...head, offset: head.offset + 1, recordId: record.recordId } };',
+          'return { type: "committed", head: { ...head, offset: head.offset + 1, recordId: draft.record.recordId } };',
         ),
       ),
     ],
@@ -178,11 +189,11 @@ const list: readonly Mutation[] = [
   },
   {
     name: "owners: headers that are busy aren't loaded",
-    edits: [owners(loadBusy, "const busy: Header[] = [];")],
+    edits: [owners(recover, "const recovered: Recovered = { busy: [] };")],
   },
   {
     name: "owners: what is remembered counts as fresh for ever",
-    edits: [owners("return each !== undefined && isProven(each);", "return each !== undefined;")],
+    edits: [owners("want(each);\n      return isProven(each);", "return true;")],
   },
   {
     name: "turn monitor: busy sessions of a taken log aren't seen",

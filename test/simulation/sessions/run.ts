@@ -12,6 +12,7 @@ import { uuidv7 } from "../../../src/base/ids.ts";
 import { seededRandom } from "../../../src/base/random.ts";
 import { createStoredAgents } from "../../../src/sessions/agents/stored-agents.ts";
 import { createAgents, storedAgents } from "./agents.ts";
+import { throughBytes } from "./bytes.ts";
 import { createChanges } from "./changes.ts";
 import { judgeEnd } from "./checker.ts";
 import { type Clients, startSessionClients, tenant, users } from "./clients.ts";
@@ -181,6 +182,8 @@ export async function runSessionSeed(seed: number, { keepTrace = false } = {}): 
         disk,
         schedules: [],
         through: envelopes.through,
+        // Both with counts of tenants and without. Not by chance either.
+        ...(seed % 4 > 1 && { throughJournal: throughBytes(world) }),
         log: counting(count),
         thisProcess,
         handlersFor: (made) =>

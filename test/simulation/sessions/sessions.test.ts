@@ -65,6 +65,7 @@ const mustHappen = [
   "log: taken back",
   "log: taken, another's",
   "log: taken, free",
+  "record: by its bytes",
   "record: unknown or refused",
   "record: with those of other logs",
   "seed: calm",

@@ -206,7 +206,9 @@ function filterText({ payload, ...filter }: TaskFilter): string {
   // A caller that may not see payloads gets a text in place of the values.
   const values = typeof payload === "object" ? Object.entries(payload) : [];
   return [
-    ...Object.entries(filter).map(([name, value]) => (value === true ? name : `${name} ${value}`)),
+    ...Object.entries(filter).map(([name, value]) =>
+      value === true ? name : `${name} ${[value].flat().join(" ")}`,
+    ),
     ...values.map(([path, value]) => `payload.${path} ${JSON.stringify(value)}`),
   ].join(", ");
 }

@@ -12,7 +12,7 @@ export function approvalsCommand(program: Command): void {
     withTarget(
       program
         .command("approvals")
-        .description("list everything that waits for a person, the longest first"),
+        .description("list everything that waits for a person, the nearest deadline first"),
     ),
   )
     .option("--tenant <tenant>", "only of this tenant")

@@ -1,18 +1,11 @@
 /** What an act was about, as far as a page can lead there. */
 export type AuditSubject =
   | {
-      readonly kind:
-        | "task"
-        | "run"
-        | "session"
-        | "schedule"
-        | "pod"
-        | "throttle"
-        | "name"
-        | "limit"
-        | "failures";
+      readonly kind: "task" | "run" | "schedule" | "pod" | "name" | "limit" | "failures";
       readonly id: string;
     }
+  | { readonly kind: "session"; readonly id: string; readonly tenant: string }
+  | { readonly kind: "throttle"; readonly id: string; readonly key: string }
   | { readonly kind: "everything" }
   /** It has no page: an agent, a key, a sign-in, a bulk, a redrive. */
   | { readonly kind: "other"; readonly id: string };
@@ -86,12 +79,22 @@ export function actWords(action: string): string {
 export function auditSubject(entry: {
   readonly action: string;
   readonly subject: string | null;
+  readonly tenant: string;
+  readonly filter: unknown;
 }): AuditSubject | undefined {
-  const { action, subject } = entry;
+  const { action, subject, tenant } = entry;
   if (subject === null) return undefined;
   const kind = Object.hasOwn(acts, action) ? acts[action]![1] : "other";
   if (kind === "name" && subject === allNames) return { kind: "everything" };
-  // Of a throttle with keys it is `name/key`, and the page is that of the name.
-  if (kind === "throttle") return { kind, id: subject.split("/")[0]! };
+  // The tenant of an entry on a session is that of the session.
+  if (kind === "session") return { kind, id: subject, tenant };
+  if (kind === "throttle") return throttleIn(entry.filter) ?? { kind, id: subject, key: "" };
   return kind === "everything" ? { kind: "other", id: subject } : { kind, id: subject };
+}
+
+/** A throttle with its key, which can't be told from its subject, `name/key`: both may have slashes. */
+function throttleIn(filter: unknown): AuditSubject | undefined {
+  const { name, key } = (filter ?? {}) as { readonly name?: unknown; readonly key?: unknown };
+  if (typeof name !== "string" || typeof key !== "string") return undefined;
+  return { kind: "throttle", id: name, key };
 }

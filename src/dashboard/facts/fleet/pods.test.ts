@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { ShownPod } from "../../api.ts";
-import { drainText, podsToShow, podStanding, totalsOf, versionsIn } from "./pods.ts";
+import type { ShownPod } from "./fleet.ts";
+import { drainText, podsToShow, podStanding, totalsOf } from "./pods.ts";
 
 const nowMs = 1_763_414_400_000;
 const pulse = { held: 3, lagMs: 4, memoryBytes: 1_000, throttles: [], running: [] };
@@ -13,7 +13,8 @@ const pod = (podId: string, more: object = {}) =>
     drain: null,
     state: { holds: 10, reasons: [] },
     pulse,
-    metadata: { host: "Web-1", names: ["mail"] },
+    host: "Web-1",
+    handlers: { names: [{ name: "mail", version: null }], more: 0 },
     logs: [],
     ...more,
   }) as unknown as ShownPod;
@@ -36,7 +37,7 @@ describe("pods", () => {
     expect(draining({ state: { holds: 10 } })).toBe("told with its next heartbeat");
     expect(draining({ logs: [1, 2] })).toBe("3 tasks and 2 session logs left");
     expect(draining({ pulse: { ...pulse, held: 1 } })).toBe("1 task left");
-    expect(draining({ pulse: null, logs: undefined })).toBe("nearly done");
+    expect(draining({ pulse: null, logs: [] })).toBe("nearly done");
     expect(drainText(pod("a", { drain: "drained" }))).toBe("nothing is left: it can be stopped");
   });
 
@@ -53,36 +54,35 @@ describe("pods", () => {
   });
 
   test("are found by id, host and name of a task", () => {
-    const all = [pod("a1"), pod("b2", { metadata: { host: 7, names: ["Report"] } })];
+    const reports = { names: [{ name: "Report", version: "2" }], more: 0 };
+    const all = [
+      pod("a1"),
+      pod("b2", { host: null, handlers: reports }),
+      pod("c", { handlers: undefined }),
+    ];
     const found = (find: string) =>
       podsToShow(all, { find, nowMs }).shown.map((each) => each.podId);
     expect(found("B2")).toEqual(["b2"]);
-    expect(found("web")).toEqual(["a1"]);
+    expect(found("web")).toEqual(["a1", "c"]);
     expect(found("report")).toEqual(["b2"]);
     expect(found("nothing")).toEqual([]);
   });
 
-  test("have versions of their tasks and flows, whatever a row holds", () => {
-    const metadata = {
-      names: ["mail", "order", "__proto__", 3],
-      versions: { mail: 2 },
-      flows: { order: 7 },
-    };
-    expect(versionsIn(metadata)).toEqual([
-      { name: "mail", version: "2" },
-      { name: "order", version: "7" },
-      { name: "__proto__", version: undefined },
-    ]);
-    expect(versionsIn({ names: "mail", versions: null })).toEqual([]);
+  test("are found by a link that has the whole id, however long they have been gone", () => {
+    const all = [pod("a1"), pod("b2", { status: "down", lastHeartbeatMs: 1 })];
+    const found = (find: string) =>
+      podsToShow(all, { find, nowMs }).shown.map((each) => each.podId);
+    expect(found("b2")).toEqual(["b2"]);
+    expect(found("2")).toEqual([]);
   });
 
   test("are summed up as far as they are up and have said something", () => {
     const all = [
       pod("a"),
       pod("b", { pulse: { ...pulse, lagMs: 90 } }),
-      pod("c", { pulse: null, state: null }),
+      pod("c", { pulse: null, state: null, holds: 7 }),
       pod("d", { status: "down" }),
     ];
-    expect(totalsOf(all)).toEqual({ up: 3, held: 6, holds: 20, lagMs: 90, memoryBytes: 2_000 });
+    expect(totalsOf(all)).toEqual({ up: 3, held: 6, holds: 27, lagMs: 90, memoryBytes: 2_000 });
   });
 });

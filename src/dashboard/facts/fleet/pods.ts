@@ -1,6 +1,5 @@
-import type { ShownPod } from "../../api.ts";
 import { counted } from "../spans.ts";
-import { namesIn } from "../verdict.ts";
+import type { ShownPod } from "./fleet.ts";
 
 /** How a pod stands, in a word, with a tone for its mark. */
 export type PodStanding = {
@@ -16,7 +15,7 @@ export function podStanding({ status, drain }: ShownPod): PodStanding {
 }
 
 /** What a pod that drains has left, and whether it knows already that it is to drain. */
-export function drainText({ drain, state, pulse, logs = [] }: ShownPod): string | undefined {
+export function drainText({ drain, state, pulse, logs }: ShownPod): string | undefined {
   if (drain === null) return undefined;
   if (drain === "drained") return "nothing is left: it can be stopped";
   if (state?.drain === undefined) return "told with its next heartbeat";
@@ -30,13 +29,17 @@ export function drainText({ drain, state, pulse, logs = [] }: ShownPod): string 
 // Pods that stopped longer ago are of no use to a person that looks after those of now.
 const goneMs = 3_600_000;
 
-/** The pods to show: those that are up, the oldest first, then those that went down lately. */
+/**
+ * The pods to show: those that are up, the oldest first, then those that went down lately, or that a link
+ * leads to.
+ */
 export function podsToShow(
   pods: readonly ShownPod[],
   { find = "", nowMs }: { find?: string | undefined; nowMs: number },
 ): { readonly shown: readonly ShownPod[]; readonly gone: number } {
   const lately = pods.filter(
-    ({ status, lastHeartbeatMs }) => status === "up" || nowMs - lastHeartbeatMs < goneMs,
+    ({ podId, status, lastHeartbeatMs }) =>
+      status === "up" || nowMs - lastHeartbeatMs < goneMs || podId === find,
   );
   const wanted = find.toLowerCase();
   const shown = lately
@@ -47,25 +50,14 @@ export function podsToShow(
   return { shown, gone: pods.length - lately.length };
 }
 
-function textsOf({ podId, metadata }: ShownPod): string[] {
-  const { host } = metadata;
-  const texts = [podId, ...(typeof host === "string" ? [host] : []), ...namesIn(metadata)];
-  return texts.map((text) => text.toLowerCase());
+function textsOf({ podId, host, handlers }: ShownPod): string[] {
+  const names = handlers?.names.map(({ name }) => name) ?? [];
+  return [podId, host ?? "", ...names].map((text) => text.toLowerCase());
 }
 
-/** The names that a pod has handlers for, with the versions of those that have one. */
-export function versionsIn(
-  metadata: ShownPod["metadata"],
-): readonly { readonly name: string; readonly version: string | undefined }[] {
-  const versions = { ...recordIn(metadata["versions"]), ...recordIn(metadata["flows"]) };
-  return namesIn(metadata).map((name) => ({
-    name,
-    version: Object.hasOwn(versions, name) ? String(versions[name]) : undefined,
-  }));
-}
-
-function recordIn(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+/** How many tasks a pod holds at most; undefined where it doesn't tell. */
+export function holdsOf({ state, holds }: Pick<ShownPod, "state" | "holds">): number | undefined {
+  return state?.holds ?? holds ?? undefined;
 }
 
 export type FleetTotals = {
@@ -83,7 +75,7 @@ export function totalsOf(pods: readonly ShownPod[]): FleetTotals {
   return {
     up: up.length,
     held: sum(({ pulse }) => pulse?.held ?? 0),
-    holds: sum(({ state }) => state?.holds ?? 0),
+    holds: sum((pod) => holdsOf(pod) ?? 0),
     lagMs: up.reduce((most, { pulse }) => Math.max(most, pulse?.lagMs ?? 0), 0),
     memoryBytes: sum(({ pulse }) => pulse?.memoryBytes ?? 0),
   };

@@ -28,7 +28,15 @@ describe("the topics behind a page", () => {
     expect(topics(["runs", "order", {}])).toEqual(["flows", "overview"]);
     expect(topics(["sessions", { status: "active" }])).toEqual(["sessions"]);
     expect(topics(["session", { sessionId: "s", tenant: "a b" }])).toEqual(["sessions:a%20b"]);
+    expect(topics(["owner", { sessionId: "s/1" }])).toEqual(["owner:s%2F1"]);
+    expect(topics(["owner", { sessionId: "s", tenant: "a b" }])).toEqual(["owner:s/a%20b"]);
+    expect(topics(["owner", {}])).toEqual([]);
     expect(topics(["task"])).toEqual([]);
+  });
+
+  test("don't tell of every step and signal, which are read every other second besides", () => {
+    const isInPart = (what: string) => sourcesOf([what, "x"], all).some(({ inPart }) => inPart);
+    expect(["steps", "signals", "task", "run"].map(isInPart)).toEqual([true, true, false, false]);
   });
 
   test("are missing for what is counted by the minute, which is read as seldom as that allows", () => {
@@ -40,11 +48,21 @@ describe("the topics behind a page", () => {
   });
 
   test("are only what the caller may watch", () => {
-    const names = ["tasks", "pods", "depth", "flows", "throttles", "queues", "schedules", "audit"];
+    const names = ["pods", "depth", "flows", "throttles", "queues", "schedules", "audit"];
     for (const name of names) expect(topics([name], ofTenant)).toEqual([]);
     for (const name of ["counts", "throttles", "schedules"])
       expect(topics(["overview", name], ofTenant)).toEqual([]);
+    expect(topics(["owner", { sessionId: "s" }], ofTenant)).toEqual([]);
     expect(topics(["task", "t"], ofTenant)).toEqual(["task:t"]);
+    // Its newest tasks tell its lists of most changes, and polls of the rest.
+    for (const key of [
+      ["tasks", {}],
+      ["runs", "order", {}],
+      ["children", "t"],
+      ["started", "t"],
+    ])
+      expect(sourcesOf(key, ofTenant)).toEqual([{ topic: "newest", inPart: true }]);
+    expect(topics(["why", "t"], ofTenant)).toEqual(["task:t", "newest"]);
     expect(topics(["overview", "approvals"], ofTenant)).toEqual(["approvals"]);
     expect(topics(["pods"], { seesAll: true, may: may("tasks:read") })).toEqual([]);
     expect(topics(["audit"])).toEqual([]);
@@ -59,6 +77,15 @@ describe("the topics behind a page", () => {
     expect(markOf(["tasks", {}], { newest: "a", names: names({ oldestMs: 900 }) })).toBe(before);
     expect(markOf(["tasks", {}], { newest: "b", names: names({}) })).not.toBe(before);
     expect(markOf(["tasks", {}], { newest: "a", names: names({ ready: 0 }) })).not.toBe(before);
+  });
+
+  test("tell a list of what pods have done, where more wait than are counted", () => {
+    const names = { mail: { ready: 10_000, running: 8, oldestMs: 5 } };
+    const at = (claimed: number, ended: number) =>
+      markOf(["tasks", {}], { newest: "a", names, totals: { claimed, ended } });
+    expect(at(508, 501)).not.toBe(at(508, 500));
+    expect(at(509, 500)).not.toBe(at(508, 500));
+    expect(at(508, 500)).toBe(at(508, 500));
   });
 
   test("tell one throttle, flow or session of itself alone, also where it is called __proto__", () => {
@@ -79,8 +106,20 @@ describe("the topics behind a page", () => {
   });
 
   test("are shown as they are where they have all that the page reads", () => {
-    const pods = { a: { podId: "a" }, b: { podId: "b" } };
-    expect(shownOf(["pods"], { pods })).toEqual([pods.a, pods.b]);
+    const pods = {
+      a: { podId: "a", handlers: "h", lastHeartbeatMs: null },
+      b: { podId: "b", handlers: null, lastHeartbeatMs: 3 },
+    };
+    const handlers = { h: { names: [{ name: "mail", version: null }], more: 0 } };
+    const fleet = { pods, handlers, newestBeatMs: 9, gone: 2, more: 0 };
+    expect(shownOf(["pods"], fleet)).toEqual({
+      pods: [
+        { podId: "a", handlers: handlers.h, lastHeartbeatMs: 9 },
+        { podId: "b", handlers: undefined, lastHeartbeatMs: 3 },
+      ],
+      gone: 2,
+      more: 0,
+    });
     const counts = { tasks: {}, runs: {}, sessions: {}, pods: {} };
     expect(shownOf(["overview", "counts"], { ...counts, names: {} })).toEqual(counts);
     expect(

@@ -1,5 +1,6 @@
 import type { Verb } from "../../../protocol/verbs.ts";
 import type { WatchData } from "../../../protocol/watch.ts";
+import { type FleetAnswer, shownFleet } from "../fleet/fleet.ts";
 
 /** A watched topic that says how something in sight changes. */
 export type LiveSource = {
@@ -8,6 +9,8 @@ export type LiveSource = {
   readonly mark?: (data: WatchData) => unknown;
   /** What is in sight, where the topic's data has it whole, so that nothing is read again. */
   readonly show?: (data: WatchData) => unknown;
+  /** It doesn't tell of every change, so that what is in sight is read every other second as well. */
+  readonly inPart?: true;
 };
 
 /** What the caller may watch. */
@@ -29,27 +32,35 @@ export function sourcesOf(key: readonly unknown[], sight: Sight): readonly LiveS
   if (!may("fleet:read")) return [];
   const [what, id] = key;
   const ofAll = (...sources: readonly LiveSource[]) => (seesAll ? sources : []);
+  const tasks = seesAll ? anyTask : newestTasks;
   switch (what) {
     case "depth":
       return ofAll({ topic: "overview", show: ({ names }) => names });
     case "pods":
-      return ofAll({ topic: "pods", show: ({ pods }) => rowsOf(pods) });
+      return ofAll({
+        topic: "pods",
+        show: ({ pods, ...fleet }) =>
+          shownFleet({ ...fleet, pods: rowsOf(pods) } as unknown as FleetAnswer),
+      });
     case "overview":
       return verdictSource(id, seesAll);
     case "tasks":
     case "children":
     case "started":
-      return ofAll(anyTask);
+      return [tasks];
     case "task":
-    case "steps":
       return typeof id === "string" ? [ofTask(id)] : [];
+    // A step and a signal are rows of their own: that one is stored need not change the task.
+    case "steps":
+      return typeof id === "string" ? [{ ...ofTask(id), inPart: true }] : [];
+    case "signals":
+      return typeof id === "string" ? [{ ...ofRun(id), inPart: true }] : [];
     case "why":
       // A task waits for what others do.
-      return typeof id === "string" ? ofAll(ofTask(id), anyTask) : [];
+      return typeof id === "string" ? [ofTask(id), tasks] : [];
     case "run":
     case "history":
-    case "signals":
-      return typeof id === "string" ? [{ topic: `run:${encodeURIComponent(id)}` }] : [];
+      return typeof id === "string" ? [ofRun(id)] : [];
     case "flows":
       return ofAll({ topic: "flows" });
     case "flow":
@@ -58,7 +69,7 @@ export function sourcesOf(key: readonly unknown[], sight: Sight): readonly LiveS
       return ofAll(ofFlow(id));
     case "runs":
     case "drawn runs":
-      return ofAll(ofFlow(id), anyTask);
+      return seesAll ? [ofFlow(id), tasks] : [tasks];
     case "throttles":
       return ofAll({ topic: "throttles" });
     case "throttle":
@@ -90,6 +101,8 @@ export function sourcesOf(key: readonly unknown[], sight: Sight): readonly LiveS
     case "session":
     case "turns":
       return [ofSessions(id)];
+    case "owner":
+      return ofAll(...ofOwner(id));
     case "audit":
       return seesAll && may("admin") ? [{ topic: "audit" }] : [];
     default:
@@ -98,6 +111,8 @@ export function sourcesOf(key: readonly unknown[], sight: Sight): readonly LiveS
 }
 
 const anyTask: LiveSource = { topic: "overview", mark: listMark };
+// The counts are of all tenants. An older task changes without its knowing.
+const newestTasks: LiveSource = { topic: "newest", inPart: true };
 
 function ofFlow(flow: unknown): LiveSource {
   return { topic: "flows", mark: ({ flows }) => rowIn(flows, flow) };
@@ -114,8 +129,21 @@ function ofSessions(about: unknown): LiveSource {
   };
 }
 
+/** The owner of a session's log, which the topic has whole. */
+function ofOwner(about: unknown): readonly LiveSource[] {
+  const { tenant, sessionId } = (about ?? {}) as Readonly<Record<string, unknown>>;
+  const named = [sessionId, tenant].filter((each) => typeof each === "string");
+  if (typeof sessionId !== "string") return [];
+  const topic = `owner:${named.map((each) => encodeURIComponent(each)).join("/")}`;
+  return [{ topic, show: ({ owner }) => owner ?? undefined }];
+}
+
 function ofTask(taskId: string): LiveSource {
   return { topic: `task:${encodeURIComponent(taskId)}` };
+}
+
+function ofRun(runId: string): LiveSource {
+  return { topic: `run:${encodeURIComponent(runId)}` };
 }
 
 /** What the verdict on the fleet is made of. */
@@ -147,9 +175,12 @@ function verdictSource(what: unknown, seesAll: boolean): readonly LiveSource[] {
   return source && (seesAll || !source.isOfAll) ? [source] : [];
 }
 
-/** A list changes with the newest task and with the counts, but not with the time that the oldest has waited. */
-function listMark({ names, newest }: WatchData): unknown {
-  return [newest, withoutAges(names)];
+/**
+ * A list changes with the newest task, with the counts, and with what pods have claimed and ended, because
+ * no count goes beyond its bound; but not with the time that the oldest has waited.
+ */
+function listMark({ names, newest, totals }: WatchData): unknown {
+  return [newest, totals, withoutAges(names)];
 }
 
 function queueMark({ names, paused, limits }: WatchData): unknown {

@@ -15,6 +15,19 @@ export type QueueChoice = "paused" | "waiting" | "running" | "blocked" | "failed
 
 export type QueueCounts = DepthFacts[string];
 
+/** The counts of a name, in the order of a table. */
+export const countColumns = [
+  ["running", "Running"],
+  ["ready", "Ready"],
+  ["delayed", "Delayed"],
+  ["waiting", "After others"],
+  ["blocked", "At a limit"],
+  ["alone", "Alone"],
+  ["failed", "Failed"],
+] as const;
+
+export type Counted = (typeof countColumns)[number][0];
+
 /** A name with what is queued under it. */
 export type QueueRow = {
   readonly name: string;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { bulkFilterOf, conditionText, filterFields, parseFilter, possibleBulks } from "./filter.ts";
+import { addressTrouble, conditionText, filterFields, parseFilter } from "./filter.ts";
 
 const nowMs = Date.UTC(2026, 10, 17, 12);
 const parse = (text: string) => {
@@ -25,6 +25,7 @@ describe("a filter that is written", () => {
   test("has the words of the page for a status, and times as people write them", () => {
     expect(parse("status:running is:set-aside")).toEqual({ status: "claimed", setAside: "true" });
     expect(parse("status:claimed")).toEqual({ status: "claimed" });
+    expect(parse("state:delayed")).toEqual({ state: "delayed" });
     expect(parse("since:2h")).toEqual({ sinceMs: String(nowMs - 7_200_000) });
     expect(parse("until:2026-11-17T09:30Z")).toEqual({
       untilMs: String(Date.UTC(2026, 10, 17, 9, 30)),
@@ -39,6 +40,7 @@ describe("a filter that is written", () => {
     expect(parse('pod:"open')).toContain("is no filter");
     expect(parse("status:red")).toContain("There is no status red: it is waiting, running");
     expect(parse("since:yesterday")).toContain("yesterday is no time");
+    expect(parse("state:odd")).toContain("There is no state odd: it is ready, delayed");
     expect(parse("is:odd")).toContain("write is:set-aside");
     for (const long of ["x".repeat(10_000), `${"x".repeat(10_000)}:7`])
       expect(JSON.stringify(parse(long)).length).toBeLessThan(400);
@@ -73,37 +75,32 @@ describe("a filter of the address", () => {
     expect(conditionText("sinceMs", "7", timeText)).toBe("since at 7");
     expect(conditionText("untilMs", "never", timeText)).toBe("until never");
     expect(conditionText("setAside", "true", timeText)).toBe("set aside");
+    expect(conditionText("state", "waiting", timeText)).toBe("after others");
     expect(conditionText("payload.order.id", "7", timeText)).toBe("payload.order.id 7");
   });
 
-  test("is the filter of an act on all that match", () => {
-    expect(
-      bulkFilterOf({
-        name: "mail",
-        status: undefined,
-        sinceMs: "5",
-        setAside: "true",
-        "payload.order.id": "7",
-        "payload.note": "it's",
-        "payload.text": '"7"',
-        "payload.whole": "{}",
-      }),
-    ).toEqual({
-      name: "mail",
-      sinceMs: 5,
-      setAside: true,
-      payload: { "order.id": 7, note: "it's", text: "7", whole: "{}" },
+  test("is one that lists have, or says which field isn't", () => {
+    for (const { name, example } of filterFields) {
+      const text = name === "payload." ? `payload.${example}` : `${name}:${example}`;
+      const written = parseFilter(text, nowMs);
+      expect([name, written.type === "filter" && addressTrouble(written.filter)]).toEqual([
+        name,
+        undefined,
+      ]);
+    }
+    const troubleOf = (query: object) => addressTrouble(query as never);
+    expect(troubleOf({})).toBeUndefined();
+    expect(troubleOf({ name: "mail", colour: "red" })).toEqual({
+      field: "colour",
+      text: "Tasks have no filter colour, so that it isn't known which are meant.",
     });
-    const hostile = bulkFilterOf({ name: "mail", "payload.__proto__": "1" });
-    expect(Object.keys(hostile["payload"] as object)).toEqual(["__proto__"]);
-  });
-
-  test("says which acts are possible", () => {
-    expect(possibleBulks({ name: "mail" })).toEqual(["cancel", "retry", "resume", "delete"]);
-    expect(possibleBulks({ status: "failed" })).toEqual(["retry", "delete"]);
-    expect(possibleBulks({ status: "claimed" })).toEqual(["cancel"]);
-    expect(possibleBulks({ pod: "p" })).toEqual(["cancel"]);
-    expect(possibleBulks({ group: "g" })).toEqual(["retry", "delete"]);
-    expect(possibleBulks({ setAside: "true" })).toEqual(["cancel", "resume"]);
+    for (const field of ["is", "since", "cursor", "limit", "__proto__x", "payload"])
+      expect([field, troubleOf({ [field]: "1" })?.field]).toEqual([field, field]);
+    expect(troubleOf({ status: "odd" })?.text).toContain("There is no status odd");
+    expect(troubleOf({ state: "odd" })?.text).toContain("There is no state odd");
+    expect(troubleOf({ sinceMs: "yesterday" })?.text).toContain("must be a whole number");
+    expect(troubleOf({ version: "-1" })?.field).toBe("version");
+    expect(troubleOf({ setAside: "yes" })?.field).toBe("setAside");
+    expect(troubleOf({ ["x".repeat(10_000)]: "1" })!.text.length).toBeLessThan(200);
   });
 });

@@ -1,7 +1,6 @@
-import { scalarOf } from "../../../base/json.ts";
 import type { TaskQuery } from "../../api.ts";
 
-/** The filter of tasks as people write it, as it is in the address, and as an act takes it. */
+/** The filter of tasks as people write it, and as it is in the address. */
 
 /** A field that tasks are filtered by, with its name in the address and an example. */
 export type FilterField = {
@@ -13,6 +12,7 @@ export type FilterField = {
 export const filterFields: readonly FilterField[] = [
   { name: "name", says: "of this task or flow", example: "mail" },
   { name: "status", says: "in this status", example: "failed" },
+  { name: "state", says: "waiting, and in this state", example: "delayed" },
   { name: "tenant", says: "of this tenant", example: "acme" },
   { name: "key", says: "with this unique key", example: "order-7" },
   { name: "scope", says: "of this limit by key", example: "key/mail/acme" },
@@ -21,7 +21,9 @@ export const filterFields: readonly FilterField[] = [
   { name: "session", says: "that this session has started", example: "chat-1" },
   { name: "run", says: "that this run or task has started", example: "0198…" },
   { name: "at", says: "runs at this transition", example: "charge" },
+  { name: "version", says: "runs that this version has advanced last", example: "2" },
   { name: "is", says: "that were set aside", example: "set-aside" },
+  { name: "ids", says: "these, with commas between", example: "0198…,0198…" },
   { name: "since", says: "created from this time on", example: "24h" },
   { name: "until", says: "created up to this time", example: "2026-11-17T09:30" },
   { name: "from", says: "with this id or a later one", example: "0198…" },
@@ -37,6 +39,15 @@ export const statusWords: readonly (readonly [string, string])[] = [
   ["cancelled", "cancelled"],
 ];
 
+/** The states of tasks that wait, in the words of the page. */
+export const stateWords: readonly (readonly [NonNullable<TaskQuery["state"]>, string])[] = [
+  ["ready", "ready"],
+  ["delayed", "delayed"],
+  ["waiting", "after others"],
+  ["blocked", "at a limit"],
+  ["alone", "alone"],
+];
+
 /** What was written, or why it can't be understood. */
 export type WrittenFilter =
   | { readonly type: "filter"; readonly filter: TaskQuery }
@@ -49,20 +60,33 @@ const maxShownChars = 60;
 /** Understands text such as `pod:pod-1 since:2h payload.order.id:7`. */
 export function parseFilter(text: string, nowMs: number): WrittenFilter {
   const filter: Record<string, string> = {};
-  const rest = text.trimEnd();
-  condition.lastIndex = 0;
-  while (condition.lastIndex < rest.length) {
-    const from = condition.lastIndex;
-    const found = condition.exec(rest);
-    if (!found) return trouble(notUnderstood(rest.slice(from).trim()));
-    const [, field = "", quoted, plain = ""] = found;
-    const value = quoted === undefined ? plain : quoted.replaceAll(/\\(.)/g, "$1");
+  const { conditions, rest } = conditionsIn(text);
+  for (const [field, value] of conditions) {
     if (value === "") return trouble(`The filter ${cut(field)} needs a value after its colon.`);
     const read = readCondition(field, value, nowMs);
     if (typeof read === "string") return trouble(read);
     filter[read[0]] = read[1];
   }
+  if (rest !== "") return trouble(notUnderstood(rest));
   return { type: "filter", filter: filter as TaskQuery };
+}
+
+/** Fields and values as they were written, up to where that can't be understood. */
+export function conditionsIn(text: string): {
+  readonly conditions: readonly (readonly [string, string])[];
+  readonly rest: string;
+} {
+  const conditions: [string, string][] = [];
+  const written = text.trimEnd();
+  condition.lastIndex = 0;
+  while (condition.lastIndex < written.length) {
+    const from = condition.lastIndex;
+    const found = condition.exec(written);
+    if (!found) return { conditions, rest: written.slice(from).trim() };
+    const [, field = "", quoted, plain = ""] = found;
+    conditions.push([field, quoted === undefined ? plain : quoted.replaceAll(/\\(.)/g, "$1")]);
+  }
+  return { conditions, rest: "" };
 }
 
 /** A condition as it is in the address; a sentence if there is none such. */
@@ -77,6 +101,10 @@ function readCondition(
       const status = statusWords.find((words) => words.includes(value));
       const known = statusWords.map(([, word]) => word).join(", ");
       return status ? ["status", status[0]] : `There is no status ${cut(value)}: it is ${known}.`;
+    }
+    case "state": {
+      const trouble = stateTrouble(value);
+      return trouble === undefined ? ["state", value] : trouble;
     }
     case "since":
     case "until": {
@@ -93,6 +121,62 @@ function readCondition(
       return isKnown ? [field, value] : notUnderstood(`${field}:`);
     }
   }
+}
+
+/** A field of the address that no list of tasks can have, and why. */
+export type AddressTrouble = { readonly field: string; readonly text: string };
+
+const inAddress: readonly string[] = [
+  ...filterFields
+    .map(({ name }) => name)
+    .filter((name) => !["is", "since", "until"].includes(name)),
+  "setAside",
+  "sinceMs",
+  "untilMs",
+];
+
+/** The first field of an address that can't be filtered by. What a value may be else, the server checks. */
+export function addressTrouble(query: TaskQuery): AddressTrouble | undefined {
+  for (const [field, value = ""] of Object.entries(query)) {
+    const text = wrongWith(field, value);
+    if (text !== undefined) return { field, text };
+  }
+  return undefined;
+}
+
+function wrongWith(field: string, value: string): string | undefined {
+  if (field.startsWith("payload.")) return undefined;
+  if (!inAddress.includes(field))
+    return `Tasks have no filter ${cut(field)}, so that it isn't known which are meant.`;
+  switch (field) {
+    case "status": {
+      const known = statusWords.map(([status]) => status);
+      return known.includes(value)
+        ? undefined
+        : `There is no status ${cut(value)}: it is ${known.join(", ")}.`;
+    }
+    case "state":
+      return stateTrouble(value);
+    case "sinceMs":
+    case "untilMs":
+      return /^\d{1,15}$/.test(value)
+        ? undefined
+        : `${field} must be a whole number, of milliseconds since 1970, and not ${cut(value)}.`;
+    case "version":
+      return /^\d{1,9}$/.test(value)
+        ? undefined
+        : `version must be a whole number, and not ${cut(value)}.`;
+    case "setAside":
+      return value === "true" ? undefined : "setAside must be true, or left out.";
+    default:
+      return undefined;
+  }
+}
+
+function stateTrouble(value: string): string | undefined {
+  const known = stateWords.map(([state]) => state);
+  if (known.some((each) => each === value)) return undefined;
+  return `There is no state ${cut(value)}: it is ${known.join(", ")}.`;
 }
 
 const unitMs: Readonly<Record<string, number>> = {
@@ -131,47 +215,9 @@ export function conditionText(
   timeText: (atMs: number) => string,
 ): string {
   if (name === "setAside") return "set aside";
+  if (name === "state") return stateWords.find(([state]) => state === value)?.[1] ?? value;
   const time = name === "sinceMs" ? "since" : name === "untilMs" ? "until" : undefined;
   const atMs = Number(value);
   if (time !== undefined && Number.isSafeInteger(atMs)) return `${time} ${timeText(atMs)}`;
   return `${time ?? name} ${value}`;
-}
-
-/** A filter as an act on all that match takes it. */
-export type BulkFilterFacts = Readonly<Record<string, unknown>>;
-
-/** The same conditions as JSON, as the server reads them from the address. */
-export function bulkFilterOf(query: TaskQuery): BulkFilterFacts {
-  const filter: Record<string, unknown> = {};
-  const payload: [string, unknown][] = [];
-  for (const [name, value] of Object.entries(query)) {
-    if (value === undefined) continue;
-    if (name.startsWith("payload.")) payload.push([name.slice("payload.".length), scalarOf(value)]);
-    else if (name === "sinceMs" || name === "untilMs") filter[name] = Number(value);
-    else filter[name] = name === "setAside" ? true : value;
-  }
-  return { ...filter, ...(payload.length > 0 && { payload: Object.fromEntries(payload) }) };
-}
-
-export type BulkAct = "cancel" | "retry" | "resume" | "delete";
-
-const statusesOf: Readonly<Record<BulkAct, readonly string[]>> = {
-  cancel: ["pending", "claimed"],
-  retry: ["failed", "cancelled"],
-  resume: ["pending"],
-  delete: ["completed", "failed", "cancelled"],
-};
-
-/** The acts that are possible on what a filter matches. */
-export function possibleBulks({ status, pod, group, setAside }: TaskQuery): BulkAct[] {
-  const only = [
-    status,
-    pod === undefined ? undefined : "claimed",
-    group === undefined ? undefined : "failed",
-    setAside === undefined ? undefined : "pending",
-  ].filter((each) => each !== undefined);
-  const all = Object.entries(statusesOf) as [BulkAct, readonly string[]][];
-  return all
-    .filter(([, statuses]) => only.every((each) => statuses.includes(each)))
-    .map(([act]) => act);
 }

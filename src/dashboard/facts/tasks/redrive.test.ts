@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { redriveSteps } from "./redrive.ts";
+import { redriveIn, redriveSteps } from "./redrive.ts";
 
 const none = {
   taken: 0,
@@ -37,5 +37,18 @@ describe("the drawing of a redrive", () => {
     expect(many.steps.flat()).toHaveLength(63);
     expect(many.steps.flat().at(-1)).toBe("wrong");
     expect(many.hidden).toBe(100_000 - 63);
+  });
+
+  test("is found in the events of a task that it has started over", () => {
+    const event = (seq: number, type: string, detail: unknown) =>
+      ({ seq, atMs: seq, type, attempt: null, podId: null, detail }) as never;
+    expect(redriveIn([])).toBeUndefined();
+    expect(redriveIn([event(1, "failed", {}), event(2, "redriven", "hidden")])).toBeUndefined();
+    const twice = [
+      event(1, "redriven", { redriveId: "one", step: 1 }),
+      event(2, "failed", { redriveId: "other" }),
+      event(3, "redriven", { redriveId: "two", step: 1 }),
+    ];
+    expect(redriveIn(twice)).toBe("two");
   });
 });

@@ -1,4 +1,5 @@
-import type { RedriveFacts } from "../../api.ts";
+import { isJsonObject } from "../../../base/json.ts";
+import type { RedriveFacts, TaskEventFacts } from "../../api.ts";
 
 /** How a task that was tried has ended so far. */
 export type TriedTask = "good" | "wrong" | "gone" | "open";
@@ -47,6 +48,13 @@ export function redriveSteps(counts: Counts): RedriveSteps {
     end -= size;
   }
   return { steps, hidden: count - shown };
+}
+
+/** The redrive that has started a task over last; undefined if none has. */
+export function redriveIn(events: readonly TaskEventFacts[]): string | undefined {
+  const detail: unknown = events.findLast(({ type }) => type === "redriven")?.detail;
+  const redriveId = isJsonObject(detail) ? detail["redriveId"] : undefined;
+  return typeof redriveId === "string" ? redriveId : undefined;
 }
 
 /** What the counts don't tell is under way. */

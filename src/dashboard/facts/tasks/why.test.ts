@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { evidenceOf } from "./why.ts";
+import { evidenceOf, throttleKeyIn } from "./why.ts";
 
 describe("the evidence of a reason", () => {
   test("is shown by fields, with times and spans as such, and without what isn't known", () => {
@@ -48,5 +48,13 @@ describe("the evidence of a reason", () => {
       },
     ]);
     expect(evidenceOf({ evidence: { ...evidence, holders: [] } }).tables).toEqual([]);
+  });
+
+  test("of a throttle names its key, where that doesn't depend on the task's input", () => {
+    const evidence = { name: "api", limit: 1, inFlight: 1, waiting: 1, ahead: 0, aboutMs: null };
+    expect(throttleKeyIn({ evidence: { ...evidence, key: "eu" } })).toBe("eu");
+    expect(throttleKeyIn({ evidence: { ...evidence, key: "" } })).toBe("");
+    expect(throttleKeyIn({ evidence: { ...evidence, key: null } })).toBeUndefined();
+    expect(throttleKeyIn({ evidence: { deaths: 2 } })).toBeUndefined();
   });
 });

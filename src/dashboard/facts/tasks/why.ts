@@ -37,6 +37,12 @@ export function evidenceOf({ evidence }: Pick<WhyReasonFacts, "evidence">): Show
   return { rows, tables };
 }
 
+/** The key of the throttle that a task waits for; undefined where that depends on the task's input. */
+export function throttleKeyIn({ evidence }: Pick<WhyReasonFacts, "evidence">): string | undefined {
+  const { key } = evidence as { readonly key?: unknown };
+  return typeof key === "string" ? key : undefined;
+}
+
 function tableOf(name: string, items: readonly object[]): EvidenceTable {
   const names = Object.keys(items[0]!);
   return {

@@ -4,7 +4,6 @@ import {
   causeText,
   changeText,
   changeTone,
-  hasAddress,
   limitIn,
   refusedText,
   type ThrottleEventFacts,
@@ -79,17 +78,6 @@ describe("how a throttle stands", () => {
     );
     expect(refusedText({ outcomes: { ...outcomes, success: 98, throttled: 2 } })).toBe("2.0 %");
     expect(refusedText({ outcomes: { ...outcomes, success: 1, throttled: 1 } })).toBe("50 %");
-  });
-});
-
-describe("a throttle's address", () => {
-  test("is a page, unless its name is dots", () => {
-    expect([".", "..", "...", "a/b"].map((name) => hasAddress({ name }))).toEqual([
-      false,
-      false,
-      true,
-      true,
-    ]);
   });
 });
 

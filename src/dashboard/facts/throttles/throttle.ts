@@ -10,11 +10,6 @@ export type HolderFacts = Answered<typeof throttleSpecs.holders>;
 /** A throttle and one of its keys; the empty one where it has none. */
 export type ThrottleAt = { readonly name: string; readonly key: string };
 
-/** Whether a page can have its address: browsers take dots alone for steps in a path. */
-export function hasAddress({ name }: Pick<ThrottleAt, "name">): boolean {
-  return name !== "." && name !== "..";
-}
-
 /** How it stands, in one sentence. */
 export function throttleSentence(throttle: ThrottleFacts): {
   readonly tone: Tone;

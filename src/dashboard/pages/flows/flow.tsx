@@ -8,15 +8,17 @@ import {
   type MachineFacts,
   type RunQuery,
 } from "../../asks/flows.ts";
+import { possibleRunBulks, runBulkFilter } from "../../facts/bulk.ts";
 import { flowVersions, openCounts } from "../../facts/flows/flow-versions.ts";
 import { drawnMachine } from "../../facts/flows/machine-rows.ts";
 import { countText, counted, durationText, exactCount } from "../../facts/spans.ts";
 import { visibleLine } from "../../facts/visible.ts";
-import { useLive, useSeesAll } from "../../live.ts";
+import { useLive, useMay, useSeesAll } from "../../live.ts";
+import { BulkDialog, BulkLines } from "../../parts/bulk-dialog.tsx";
+import { FilterText } from "../../parts/filter-text.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
 import { Plot } from "../../parts/plot.tsx";
 import { ShownText } from "../../parts/text.tsx";
-import { BulkBar } from "./bulk-bar.tsx";
 import { placeName } from "./flow-marks.tsx";
 import { MachineChart } from "./machine-chart.tsx";
 import { RunList } from "./run-list.tsx";
@@ -24,7 +26,7 @@ import { RunList } from "./run-list.tsx";
 /** Where do the runs of one flow stand? Its machine with the runs on it, and the runs that match. */
 export function OneFlowPage() {
   const { flow } = useParams({ from: "/flows/$flow" });
-  const { bulk, ...filter } = useSearch({ from: "/flows/$flow" });
+  const filter = useSearch({ from: "/flows/$flow" });
   const seesAll = useSeesAll();
   const found = useLive(["flow states", flow], (signal) => flowsApi.flow(flow, signal), {
     isOff: !seesAll,
@@ -52,12 +54,12 @@ export function OneFlowPage() {
                 runs={drawn.data ?? []}
               />
               {filter.at !== undefined && <StateTrend flow={flow} at={filter.at} />}
-              <Runs flow={flow} filter={filter} bulkId={bulk} whole={whole} />
+              <Runs flow={flow} filter={filter} whole={whole} />
             </>
           )}
         </Ready>
       ) : (
-        <Runs flow={flow} filter={filter} bulkId={bulk} />
+        <Runs flow={flow} filter={filter} />
       )}
     </>
   );
@@ -175,12 +177,15 @@ function StateTrend({ flow, at }: { flow: string; at: string }) {
 type RunsProps = {
   flow: string;
   filter: RunQuery;
-  bulkId: string | undefined;
   whole?: FlowWhole | undefined;
 };
 
 /** The runs that match, and what may be done to all of them. */
-function Runs({ flow, filter, bulkId, whole }: RunsProps) {
+function Runs({ flow, filter, whole }: RunsProps) {
+  const mayAct = useMay("fleet:operate");
+  const [isOnAll, setOnAll] = useState(false);
+  const known = whole ? flowVersions(whole.flow).map(({ version }) => version) : [];
+  const versions = known.filter((version) => version > 0);
   return (
     <section className="block" aria-labelledby="runs-title">
       <h2 id="runs-title">
@@ -192,8 +197,26 @@ function Runs({ flow, filter, bulkId, whole }: RunsProps) {
         )}
       </h2>
       <RunFilterBar flow={flow} filter={filter} whole={whole} />
-      <BulkBar flow={flow} filter={filter} bulkId={bulkId} whole={whole} />
-      <RunList flow={flow} filter={filter} />
+      {mayAct && (
+        <p>
+          <button type="button" className="button small" onClick={() => setOnAll(true)}>
+            All that match …
+          </button>
+        </p>
+      )}
+      <BulkLines noun="run" name={flow} />
+      <RunList flow={flow} filter={filter} versions={versions} />
+      {isOnAll && (
+        <BulkDialog
+          target={{
+            noun: "run",
+            filter: runBulkFilter(flow, filter),
+            acts: possibleRunBulks(filter),
+            versions,
+          }}
+          onClose={() => setOnAll(false)}
+        />
+      )}
     </section>
   );
 }
@@ -258,17 +281,7 @@ function RunFilterBar({ flow, filter, whole }: Pick<RunsProps, "flow" | "filter"
         </select>
       )}
       {seesAll && (
-        <input
-          type="text"
-          aria-label="Tenant"
-          placeholder="Tenant"
-          autoComplete="off"
-          spellCheck={false}
-          maxLength={500}
-          value={tenant}
-          onChange={(event) => setTenant(event.target.value)}
-          onBlur={() => apply({})}
-        />
+        <FilterText label="Tenant" value={tenant} onChange={setTenant} onApply={() => apply({})} />
       )}
       <button type="submit" className="hidden" tabIndex={-1}>
         Filter

@@ -1,5 +1,5 @@
 import "../../styles/flows.css";
-import { Link } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { type FlowFacts, flowsApi } from "../../asks/flows.ts";
 import { flowVersions, openCounts } from "../../facts/flows/flow-versions.ts";
 import { countText, counted, exactCount } from "../../facts/spans.ts";
@@ -13,6 +13,7 @@ import { RunList } from "./run-list.tsx";
 /** Where do runs stand? Every flow with its versions and how many of its runs do what. */
 export function FlowsPage() {
   const seesAll = useSeesAll();
+  const { cursor } = useSearch({ from: "/flows" });
   const flows = useLive(["flows"], flowsApi.flows, { isOff: !seesAll });
   return (
     <>
@@ -24,7 +25,7 @@ export function FlowsPage() {
       ) : (
         <>
           <p className="soft">These are the runs of your tenant. Counts are of all tenants.</p>
-          <RunList flow={undefined} filter={{}} />
+          <RunList flow={undefined} filter={{ cursor }} />
         </>
       )}
     </>

@@ -1,11 +1,12 @@
 import { useState } from "react";
 import { FlotillaError } from "../../../base/errors.ts";
+import { newAct } from "../../api.ts";
 import { flowsApi, type RunFacts } from "../../asks/flows.ts";
 import { possibleRunActs } from "../../facts/flows/run-remark.ts";
 import { useMay } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
+import { newSignalDraft, SignalFields, typedSignal } from "../../parts/signal-fields.tsx";
 import { ShownText } from "../../parts/text.tsx";
-import { newSignalDraft, typedSignal, SignalFields } from "./signal-fields.tsx";
 
 /** What may be done to the run as it is. */
 export function RunActs({ run }: { run: RunFacts }) {
@@ -48,6 +49,7 @@ export function RunActs({ run }: { run: RunFacts }) {
 function signalPlan({ runId, doing }: RunFacts): PlannedAct {
   const awaited = doing?.type === "waiting_for_signal" ? doing.name : "";
   const draft = newSignalDraft(awaited);
+  let sent: { readonly written: string; readonly actId: string } | undefined;
   return {
     title: "Send a signal to this run?",
     explanation: <SignalFields draft={draft} names={awaited === "" ? [] : [awaited]} />,
@@ -55,7 +57,10 @@ function signalPlan({ runId, doing }: RunFacts): PlannedAct {
     async perform({ actId }) {
       const read = typedSignal(draft);
       if ("trouble" in read) throw new FlotillaError("invalid_input", read.trouble);
-      await flowsApi.signalRun(runId, { actId, ...read });
+      // The same once, however often it is sent; another is a signal of its own.
+      const written = JSON.stringify(read);
+      if (sent?.written !== written) sent = { written, actId: sent ? newAct().actId : actId };
+      await flowsApi.signalRun(runId, { actId: sent.actId, ...read });
       return `The signal ${read.name} is sent.`;
     },
   };

@@ -16,6 +16,8 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useNow } from "../../live.ts";
 import { AuditLink } from "../../parts/audit-link.tsx";
 import { Block, ErrorBlock, type Fact, FactList } from "../../parts/blocks.tsx";
+import { EventItem } from "../../parts/event-item.tsx";
+import { PodLink, SessionLink } from "../../parts/links.tsx";
 import { StatusMark, When } from "../../parts/marks.tsx";
 import { Failed, Loading, PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
@@ -216,10 +218,7 @@ function Facts({ run }: { run: RunFacts }) {
     status === "open" && ["Attempt", String(attempt)],
     deaths > 0 && ["Pods died", String(deaths)],
     intent !== null && status === "open" && ["Ends as", intent],
-    run.doing?.type === "running" && [
-      "Pod",
-      <code key="pod">{visibleLine(run.doing.podId, 60)}</code>,
-    ],
+    run.doing?.type === "running" && ["Pod", <PodLink key="pod" podId={run.doing.podId} isWhole />],
     [
       "As a task",
       <Link key="task" to="/tasks/$taskId" params={{ taskId: runId }}>
@@ -294,7 +293,20 @@ function LinksBlock({
             {status !== null && <StatusMark status={status} />}
           </li>
         ))}
-        {hasMore && <li className="soft">and more</li>}
+        {others.length > maxLinks && (
+          <li>
+            <Link to="/tasks/$taskId" params={{ taskId: run.runId }}>
+              all that it waits for
+            </Link>
+          </li>
+        )}
+        {hasMore && (
+          <li>
+            <Link to="/tasks" search={{ run: run.runId }}>
+              all that it has started
+            </Link>
+          </li>
+        )}
       </ul>
     </Block>
   );
@@ -310,7 +322,11 @@ function RunLink({ runId, children }: { runId: string; children?: ReactNode }) {
   );
 }
 
-function StartedBy({ by: { what, id } }: { by: NonNullable<RunWhole["links"]["startedBy"]> }) {
+function StartedBy({
+  by: { what, id, tenant },
+}: {
+  by: NonNullable<RunWhole["links"]["startedBy"]>;
+}) {
   const shown = <code>{visibleLine(id, 60)}</code>;
   switch (what) {
     case "run":
@@ -323,9 +339,7 @@ function StartedBy({ by: { what, id } }: { by: NonNullable<RunWhole["links"]["st
       return (
         <li>
           Started by a turn of session{" "}
-          <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
-            {shown}
-          </Link>
+          <SessionLink session={{ sessionId: id, tenant }}>{shown}</SessionLink>
         </li>
       );
     case "schedule":
@@ -379,26 +393,11 @@ function Events({ history }: { history: readonly RunEventFacts[] }) {
           <h2>{counted(history.length, "event")}</h2>
         </summary>
         <ol className="events">
-          {(isOpen ? history : []).map(
-            ({ seq, atMs, type, attempt, podId, transition, detail }) => (
-              <li key={seq}>
-                <p>
-                  <strong>{visibleLine(type.replaceAll("_", " "), 60)}</strong>{" "}
-                  {transition !== null && <ShownText text={visibleLine(transition, 100)} />}{" "}
-                  {attempt !== null && <span className="soft">attempt {attempt}</span>}{" "}
-                  {podId !== null && (
-                    <span className="soft">
-                      on <code>{visibleLine(podId, 60)}</code>
-                    </span>
-                  )}{" "}
-                  <span className="soft">
-                    <When atMs={atMs} />
-                  </span>
-                </p>
-                {detail !== null && <JsonValue value={detail} label="the event" />}
-              </li>
-            ),
-          )}
+          {(isOpen ? history : []).map((event) => (
+            <EventItem key={event.seq} event={event}>
+              {event.transition !== null && <ShownText text={visibleLine(event.transition, 100)} />}
+            </EventItem>
+          ))}
         </ol>
       </details>
     </section>

@@ -3,6 +3,7 @@ import { type FormEvent, useEffect, useState } from "react";
 import { api, type DepthFacts, type PauseView } from "../../api.ts";
 import { queuesApi } from "../../asks/queues.ts";
 import {
+  countColumns,
   rowsOnPage,
   pauseOfAll,
   queueChoices,
@@ -16,6 +17,7 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay, useSeesAll } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { AuditLink } from "../../parts/audit-link.tsx";
+import { CountLink } from "../../parts/links.tsx";
 import { Badge, When, Wide } from "../../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
 import { ShownText } from "../../parts/text.tsx";
@@ -282,16 +284,6 @@ function QueueFilter({ search }: { search: QueueSearch }) {
   );
 }
 
-const columns = [
-  ["running", "Running"],
-  ["ready", "Ready"],
-  ["delayed", "Delayed"],
-  ["waiting", "After others"],
-  ["blocked", "At a limit"],
-  ["alone", "Alone"],
-  ["failed", "Failed"],
-] as const;
-
 type TableProps = { rows: readonly QueueRow[]; isAllPaused: boolean; onPlan: OnPlan };
 
 function QueueTable({ rows, isAllPaused, onPlan }: TableProps) {
@@ -300,7 +292,7 @@ function QueueTable({ rows, isAllPaused, onPlan }: TableProps) {
       <thead>
         <tr>
           <th scope="col">Name</th>
-          {columns.map(([key, title]) => (
+          {countColumns.map(([key, title]) => (
             <th scope="col" key={key} className="number">
               {title}
             </th>
@@ -309,7 +301,7 @@ function QueueTable({ rows, isAllPaused, onPlan }: TableProps) {
             Oldest wait
           </th>
           {onPlan && (
-            <th scope="col">
+            <th scope="col" className="act">
               <span className="hidden">Acts</span>
             </th>
           )}
@@ -343,12 +335,12 @@ function QueueLine({
         {(pause || isAllPaused) && <Badge tone="warn">paused</Badge>}
         {pause && <PauseLine pause={pause} />}
       </th>
-      {columns.map(([key, title]) => (
+      {countColumns.map(([key, title]) => (
         <td key={key} className={`number ${counts[key] === 0 ? "is-none" : ""}`}>
           {counts[key] === 0 ? (
             countText(0)
           ) : (
-            <CountLink name={name} column={key} label={`${title}: ${shown}`} count={counts[key]} />
+            <CountLink name={name} of={key} title={title} count={counts[key]} />
           )}
         </td>
       ))}
@@ -379,33 +371,6 @@ function QueueLine({
         </td>
       )}
     </tr>
-  );
-}
-
-/** A number leads to the tasks that it counts. */
-function CountLink({
-  name,
-  column,
-  label,
-  count,
-}: {
-  name: string;
-  column: (typeof columns)[number][0];
-  label: string;
-  count: number;
-}) {
-  const text = countText(count);
-  if (column === "failed")
-    return (
-      <Link to="/failures" search={{ name }} aria-label={`${text} ${label}`}>
-        {text}
-      </Link>
-    );
-  const status = column === "running" ? "claimed" : "pending";
-  return (
-    <Link to="/tasks" search={{ name, status }} aria-label={`${text} ${label}`}>
-      {text}
-    </Link>
   );
 }
 

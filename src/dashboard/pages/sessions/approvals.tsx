@@ -7,13 +7,14 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useHome, useMay, useNow, useSeesAll } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { LiveMark } from "../../parts/blocks.tsx";
+import { FilterText } from "../../parts/filter-text.tsx";
+import { SessionLink } from "../../parts/links.tsx";
 import { Badge, When } from "../../parts/marks.tsx";
 import { useListKeys } from "../../parts/row-keys.ts";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
 import { shortId, ShownText } from "../../parts/text.tsx";
 import { decidePlan, decidingAs, signalCallPlan, signalWaitPlan } from "./decisions.tsx";
 import { usePaged } from "./paged.ts";
-import { SessionLink } from "./session-marks.tsx";
 import "../../styles/sessions.css";
 
 /** What waits for me? Every call and every signal that a person is to decide on. */
@@ -70,9 +71,6 @@ export function ApprovalsPage() {
                 >
                   {list.isLoading ? "Loading …" : "Show more"}
                 </button>
-                <span className="soft">
-                  These have waited longest; those with the nearest deadline are first among them.
-                </span>
                 {list.trouble !== undefined && (
                   <span className="wrong" role="alert">
                     {visibleLine(list.trouble, 500)}
@@ -105,18 +103,7 @@ function TenantFilter({ tenant }: { tenant: string | undefined }) {
   };
   return (
     <form className="filter" role="search" aria-label="Filter of approvals" onSubmit={submit}>
-      <input
-        type="text"
-        data-filter=""
-        aria-label="Tenant"
-        placeholder="Tenant"
-        autoComplete="off"
-        spellCheck={false}
-        maxLength={500}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onBlur={apply}
-      />
+      <FilterText label="Tenant" value={text} onChange={setText} onApply={apply} isFirst />
       {tenant !== undefined && (
         <button
           type="button"

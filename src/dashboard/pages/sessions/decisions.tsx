@@ -1,5 +1,5 @@
 import { useId, useState } from "react";
-import { FlotillaError } from "../../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import type { NewAct, HomeFacts } from "../../api.ts";
 import { sessionAsks, type SessionKey } from "../../asks/sessions.ts";
 import type { OpenCall } from "../../facts/sessions/conversation.ts";
@@ -8,6 +8,11 @@ import { decisionId } from "../../facts/sessions/waits.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import type { PlannedAct } from "../../parts/act-dialog.tsx";
 import { ShownText } from "../../parts/text.tsx";
+
+/** Whether something was sent, and no answer of the server has come. */
+function isLost(error: unknown): boolean {
+  return hasCode(error, "unavailable") && error.details?.["away"] === true;
+}
 
 /** Decisions and signals, as a person is about to send them from any page. */
 
@@ -23,7 +28,8 @@ export function decidePlan(
   { approved, author }: { approved: boolean; author: string | undefined },
 ): PlannedAct {
   let reason = "";
-  let wasSent = false;
+  /** Whether the answer to a try of this dialog was lost, so that a decision that is there may be this one. */
+  let mayBeThere = false;
   const id = decisionId(key.sessionId, messageId, approvalId ?? toolCallId);
   return {
     title: approved ? "Approve this call?" : "Deny this call?",
@@ -42,18 +48,15 @@ export function decidePlan(
     verb: approved ? "Approve" : "Deny",
     isHarmful: !approved,
     async perform(act) {
-      // The answer to the first try of this dialog may have been lost.
-      const isAgain = wasSent;
-      wasSent = true;
       const said = reason.trim();
       const decision = { messageId, toolCallId, approvalId, approved };
-      const { duplicate } = await sessionAsks.decide(
-        key,
-        { ...decision, ...(said !== "" && { reason: said }) },
-        { id, author },
-        act,
-      );
-      if (duplicate && !isAgain)
+      const { duplicate } = await sessionAsks
+        .decide(key, { ...decision, ...(said !== "" && { reason: said }) }, { id, author }, act)
+        .catch((error: unknown) => {
+          if (isLost(error)) mayBeThere = true;
+          throw error;
+        });
+      if (duplicate && !mayBeThere)
         throw new FlotillaError(
           "conflict",
           "it was decided already, in another tab or by another person: the first decision counts",
@@ -167,7 +170,7 @@ function PayloadField({ onChange }: { onChange: (text: string) => void }) {
   const id = useId();
   const [text, setText] = useState("");
   const payload = typedPayload(text);
-  const remark = "trouble" in payload ? payload.trouble : "Nothing at all is null.";
+  const remark = "trouble" in payload ? payload.trouble : "An empty field sends null.";
   return (
     <p className="field">
       <label htmlFor={id}>Payload as JSON</label>

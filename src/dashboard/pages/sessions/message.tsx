@@ -268,7 +268,9 @@ function ToolCall({
           <ShownText text={visibleLine(name, 100)} />
         </code>
         <Badge tone={tone}>{visibleLine(word, 60)}</Badge>
-        <CallActs part={part} messageId={messageId} session={session} onPlan={onPlan} />
+        <span className="tool-acts">
+          <CallActs part={part} messageId={messageId} session={session} onPlan={onPlan} />
+        </span>
       </p>
       {input !== undefined && <Folded title="input" value={input} />}
       {output !== undefined && <Folded title="output" value={output} />}

@@ -1,8 +1,10 @@
-import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { type FormEvent, useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { hasCode } from "../../../base/errors.ts";
 import { isTurn } from "../../../protocol/message.ts";
 import { type FollowedSession, followSession } from "../../asks/follow-session.ts";
 import {
+  type OwnerFacts,
   sessionAsks,
   type SessionFacts,
   type SessionKey,
@@ -11,13 +13,22 @@ import {
 } from "../../asks/sessions.ts";
 import { conversationOf, openCallOf } from "../../facts/sessions/conversation.ts";
 import { costText, spentOn } from "../../facts/sessions/axis.ts";
+import {
+  noOwnersSeen,
+  ownersAfter,
+  ownerSince,
+  type Takeover,
+} from "../../facts/sessions/owners.ts";
 import type { TailView } from "../../facts/sessions/tail.ts";
 import { counted, durationText, exactCount } from "../../facts/spans.ts";
 import { visibleLine } from "../../facts/visible.ts";
-import { useLive, useMay } from "../../live.ts";
+import { wallClockMs } from "../../browser.ts";
+import { useLive, useMay, useSeesAll } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { AuditLink } from "../../parts/audit-link.tsx";
 import { Block, type Fact, FactList } from "../../parts/blocks.tsx";
+import { FilterText } from "../../parts/filter-text.tsx";
+import { PodLink } from "../../parts/links.tsx";
 import { Badge, StatusMark, When } from "../../parts/marks.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
 import { LongText, ShownText } from "../../parts/text.tsx";
@@ -84,8 +95,35 @@ function Followed({ sessionKey: key }: { sessionKey: SessionKey }) {
           />
         )}
       </Ready>
+      {found.data === undefined && hasCode(found.error, "not_found") && (
+        <OtherTenant sessionKey={key} />
+      )}
       {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
     </>
+  );
+}
+
+/** A session is found within its tenant, which an id alone doesn't tell. */
+function OtherTenant({ sessionKey: { sessionId, tenant } }: { sessionKey: SessionKey }) {
+  const navigate = useNavigate();
+  const seesAll = useSeesAll();
+  const [text, setText] = useState("");
+  if (!seesAll) return null;
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    const search = text.trim() === "" ? {} : { tenant: text.trim() };
+    void navigate({ to: "/sessions/$sessionId", params: { sessionId }, search });
+  };
+  return (
+    <form className="filter" onSubmit={submit}>
+      <span>
+        It was looked for in the tenant <ShownText text={visibleLine(tenant ?? "default", 100)} />.
+      </span>
+      <FilterText label="Tenant" value={text} onChange={setText} onApply={() => {}} isFirst />
+      <button type="submit" className="button">
+        Look there
+      </button>
+    </form>
   );
 }
 
@@ -108,6 +146,7 @@ function SessionBody({ session, sessionKey: key, followed, tail, onPlan }: BodyP
     isOff: !maySeeTasks || isGone,
     isSettled: () => state.state === "idle",
   });
+  const { owner, sinceMs, takeovers } = useOwner(key, isGone);
   const stage = isTurn(state) ? `${state.state} ${state.epoch}.${state.attempt}` : state.state;
   useEffect(() => {
     // The page knows at once that a turn has begun or ended, and draws it then.
@@ -124,6 +163,7 @@ function SessionBody({ session, sessionKey: key, followed, tail, onPlan }: BodyP
   return (
     <>
       <Headline session={session} tail={tail} />
+      <Takeovers takeovers={takeovers} />
       <div className="session-columns">
         <Conversation
           tail={tail}
@@ -153,10 +193,39 @@ function SessionBody({ session, sessionKey: key, followed, tail, onPlan }: BodyP
           )}
         </div>
         <div>
-          <Facts session={session} turns={known} />
+          <Facts session={session} turns={known} owner={owner} ownedSinceMs={sinceMs} />
         </div>
       </div>
     </>
+  );
+}
+
+/** The pod that owns the session's log, and the takeovers that were seen while the page is open. */
+function useOwner(key: SessionKey, isGone: boolean) {
+  // Pods are the business of callers that look after the fleet as a whole.
+  const mayLook = useMay("fleet:read");
+  const seesAll = useSeesAll();
+  const { data: owner } = useLive(["owner", key], (signal) => sessionAsks.owner(key, signal), {
+    isOff: !mayLook || !seesAll || isGone,
+  });
+  const [seen, setSeen] = useState(noOwnersSeen);
+  useEffect(() => {
+    if (owner) setSeen((before) => ownersAfter(before, owner, wallClockMs()));
+  }, [owner]);
+  return { owner, sinceMs: owner && ownerSince(seen, owner), takeovers: seen.takeovers };
+}
+
+/** Says that another pod goes on with the session. */
+function Takeovers({ takeovers }: { takeovers: readonly Takeover[] }) {
+  return (
+    <div className="takeovers" role="status" aria-label="Takeovers">
+      {takeovers.map(({ term, fromPodId, toPodId, atMs }) => (
+        <p key={term}>
+          <Badge tone="warn">taken over</Badge> <PodLink podId={toPodId} /> has taken its log over
+          from <PodLink podId={fromPodId} /> <When atMs={atMs} />
+        </p>
+      ))}
+    </div>
   );
 }
 
@@ -270,7 +339,18 @@ function SessionActs({
   );
 }
 
-function Facts({ session, turns }: { session: SessionFacts; turns: readonly TurnFacts[] }) {
+function Facts({
+  session,
+  turns,
+  owner,
+  ownedSinceMs,
+}: {
+  session: SessionFacts;
+  turns: readonly TurnFacts[];
+  owner: OwnerFacts | undefined;
+  /** When the owner took the log over, if the page has seen it do so. */
+  ownedSinceMs: number | undefined;
+}) {
   const { tenant, agents, users, lastSeq, tokens, createdAtMs, activeAtMs } = session;
   const { input, output, cost } = spentOn(turns);
   const facts: Fact[] = [
@@ -284,6 +364,18 @@ function Facts({ session, turns }: { session: SessionFacts; turns: readonly Turn
       `${exactCount(input)} tokens in, ${exactCount(output)} out`,
     ],
     cost !== undefined && ["Cost of these", costText(cost)],
+    owner !== undefined && [
+      "Owner of its log",
+      <span key="owner">
+        {owner.podId === null ? "none right now" : <PodLink podId={owner.podId} />}, log{" "}
+        {owner.logId}, term {exactCount(owner.term)}
+        {ownedSinceMs !== undefined && (
+          <>
+            , since <When atMs={ownedSinceMs} />
+          </>
+        )}
+      </span>,
+    ],
     ["Created", <When key="created" atMs={createdAtMs} />],
     ["Last active", <When key="active" atMs={activeAtMs} />],
   ];
@@ -319,9 +411,11 @@ function StartedTasks({
           </li>
         ))}
         {hasMore && (
-          <li className="soft">
-            These are the first {exactCount(started.length)}. The API lists all of them:{" "}
-            <code>GET /v1/tasks?session={visibleLine(sessionId, 80)}</code>
+          <li>
+            <Link to="/tasks" search={{ session: sessionId }}>
+              all that it has started
+            </Link>{" "}
+            <span className="soft">These are the first {exactCount(started.length)}.</span>
           </li>
         )}
       </ul>

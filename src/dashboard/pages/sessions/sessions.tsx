@@ -1,20 +1,24 @@
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { sessionAsks, type SessionFacts, type SessionQuery } from "../../asks/sessions.ts";
+import { metadataIn, metadataText, parseMetadata } from "../../facts/sessions/filter.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useHome, useLive, useMay, useSeesAll } from "../../live.ts";
 import { LiveMark } from "../../parts/blocks.tsx";
+import { FilterText } from "../../parts/filter-text.tsx";
+import { SessionLink } from "../../parts/links.tsx";
 import { Badge, When } from "../../parts/marks.tsx";
 import { useListKeys } from "../../parts/row-keys.ts";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
 import { shortId, ShownText } from "../../parts/text.tsx";
 import { usePaged } from "./paged.ts";
-import { SessionLink, SessionStateMark } from "./session-marks.tsx";
+import { SessionStateMark } from "./session-marks.tsx";
 import "../../styles/sessions.css";
 
 /** Which conversations are there, and what goes on in them? The most recently active first. */
 export function SessionsPage() {
   const filter = useSearch({ from: "/sessions" });
+  const seesAll = useSeesAll();
   const list = usePaged(["sessions", filter], (cursor, signal) =>
     sessionAsks.list(filter, cursor, signal),
   );
@@ -39,6 +43,9 @@ export function SessionsPage() {
         Sessions
       </PageTitle>
       <SessionFilter filter={filter} />
+      {seesAll && filter.tenant === undefined && (
+        <p className="soft">Of the tenant default. The filter finds those of another.</p>
+      )}
       <Ready of={{ data: found, error: list.error, refetch: list.refetch }} what="sessions">
         {(sessions) => (
           <>
@@ -119,11 +126,18 @@ function SessionFilter({ filter }: { filter: SessionQuery }) {
   const [user, setUser] = useState(filter.user ?? "");
   const [agent, setAgent] = useState(filter.agent ?? "");
   const [tenant, setTenant] = useState(filter.tenant ?? "");
+  const seesContent = useMay("payloads:read");
+  const kept = metadataText(filter);
+  const [metadata, setMetadata] = useState(kept);
+  const [trouble, setTrouble] = useState<string>();
   useEffect(() => setUser(filter.user ?? ""), [filter.user]);
   useEffect(() => setAgent(filter.agent ?? ""), [filter.agent]);
   useEffect(() => setTenant(filter.tenant ?? ""), [filter.tenant]);
+  useEffect(() => setMetadata(kept), [kept]);
 
   const apply = (change: SessionQuery) => {
+    const written = parseMetadata(metadata);
+    setTrouble(typeof written === "string" ? written : undefined);
     const typed = { user: user.trim(), agent: agent.trim(), tenant: tenant.trim() };
     const next = { ...typed, state: filter.state, status: filter.status, ...change };
     const search: SessionQuery = {
@@ -132,6 +146,7 @@ function SessionFilter({ filter }: { filter: SessionQuery }) {
       ...(next.state && { state: next.state }),
       ...(next.status && { status: next.status }),
       ...(next.tenant && { tenant: next.tenant }),
+      ...(typeof written === "string" ? metadataIn(filter) : written),
     };
     if (JSON.stringify(search) !== JSON.stringify(filter))
       void navigate({ to: "/sessions", search });
@@ -140,24 +155,11 @@ function SessionFilter({ filter }: { filter: SessionQuery }) {
     event.preventDefault();
     apply({});
   };
-  const field = (label: string, value: string, set: (text: string) => void) => (
-    <input
-      type="text"
-      aria-label={label}
-      placeholder={label}
-      autoComplete="off"
-      spellCheck={false}
-      maxLength={500}
-      value={value}
-      onChange={(event) => set(event.target.value)}
-      onBlur={() => apply({})}
-      {...(label === "User" && { "data-filter": "" })}
-    />
-  );
+  const onApply = () => apply({});
   return (
     <form className="filter" role="search" aria-label="Filter of sessions" onSubmit={submit}>
-      {field("User", user, setUser)}
-      {field("Agent", agent, setAgent)}
+      <FilterText label="User" value={user} onChange={setUser} onApply={onApply} isFirst />
+      <FilterText label="Agent" value={agent} onChange={setAgent} onApply={onApply} />
       <select
         aria-label="State"
         value={filter.state ?? ""}
@@ -184,7 +186,17 @@ function SessionFilter({ filter }: { filter: SessionQuery }) {
           </option>
         ))}
       </select>
-      {seesAll && field("Tenant", tenant, setTenant)}
+      {seesAll && (
+        <FilterText label="Tenant" value={tenant} onChange={setTenant} onApply={onApply} />
+      )}
+      {seesContent && (
+        <FilterText
+          label="Metadata, such as ticket.id:7"
+          value={metadata}
+          onChange={setMetadata}
+          onApply={onApply}
+        />
+      )}
       <button type="submit" className="hidden" tabIndex={-1}>
         Filter
       </button>
@@ -196,6 +208,11 @@ function SessionFilter({ filter }: { filter: SessionQuery }) {
         >
           Clear
         </button>
+      )}
+      {trouble !== undefined && (
+        <p className="wrong" role="alert">
+          {visibleLine(trouble, 300)}
+        </p>
       )}
     </form>
   );

@@ -1,10 +1,10 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useEffect, useId, useRef, useState } from "react";
-import { errorSentence, newAct, type TaskFacts } from "../../api.ts";
+import { copyKey } from "../../../protocol/copies.ts";
+import { errorSentence, type NewAct, newAct, type TaskFacts } from "../../api.ts";
 import { tasksApi } from "../../asks/tasks.ts";
 import { writeExact } from "../../facts/exact-json.ts";
 import { checkPayload } from "../../facts/payload.ts";
-import { copyKey } from "../../facts/tasks/copy.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { announce, readAgain } from "../../live.ts";
 import { ShownText } from "../../parts/text.tsx";
@@ -15,7 +15,8 @@ export function CopyDialog({ task, onClose }: { task: TaskFacts; onClose: () => 
   const navigate = useNavigate();
   const dialog = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLTextAreaElement>(null);
-  const [act] = useState(newAct);
+  /** What was sent last, and as which act: the same once, however often it is sent. */
+  const sent = useRef<{ readonly text: string; readonly act: NewAct }>(undefined);
   const [text, setText] = useState(() => writeExact(task.payload));
   const [isBusy, setBusy] = useState(false);
   const [trouble, setTrouble] = useState<string>();
@@ -26,7 +27,10 @@ export function CopyDialog({ task, onClose }: { task: TaskFacts; onClose: () => 
   }, []);
 
   const refuse = (sentence: string) => {
-    setTrouble(visibleLine(sentence, 1_000));
+    const shown = visibleLine(sentence, 1_000);
+    // A person who has closed the dialog meanwhile is told all the same.
+    if (!dialog.current) return announce(shown);
+    setTrouble(shown);
     field.current?.focus();
   };
   const run = async () => {
@@ -34,12 +38,14 @@ export function CopyDialog({ task, onClose }: { task: TaskFacts; onClose: () => 
     if (wrong !== undefined) return refuse(wrong);
     setBusy(true);
     setTrouble(undefined);
+    if (sent.current?.text !== text) sent.current = { text, act: newAct() };
+    const { act } = sent.current;
     try {
       const options = {
         tenant,
         priority,
         ...(maxAttempts !== null && { attempts: maxAttempts }),
-        // The same copy once, however often it is sent; and it tells what it is a copy of.
+        // It also tells what it is a copy of.
         key: copyKey(taskId, act.actId),
       };
       const stored = await tasksApi.enqueue({ name, input: text, options }, act);
@@ -92,7 +98,7 @@ export function CopyDialog({ task, onClose }: { task: TaskFacts; onClose: () => 
         )}
         <div className="dialog-buttons">
           <button type="button" className="button" onClick={() => dialog.current?.close()}>
-            Keep as it is
+            Cancel
           </button>
           <button type="submit" className="button primary" disabled={isBusy}>
             {isBusy ? "Under way …" : "Run the copy"}

@@ -1,17 +1,25 @@
 import { Link } from "@tanstack/react-router";
+import { allNames } from "../../../protocol/task-options.ts";
 import { tasksApi, type VerdictFacts, type WhyReasonFacts } from "../../asks/tasks.ts";
 import { durationText } from "../../facts/spans.ts";
-import { type Cell, evidenceOf, type EvidenceTable } from "../../facts/tasks/why.ts";
+import { type Cell, evidenceOf, type EvidenceTable, throttleKeyIn } from "../../facts/tasks/why.ts";
 import { visibleLine } from "../../facts/visible.ts";
-import { useLive } from "../../live.ts";
+import { useLive, useSeesAll } from "../../live.ts";
+import { ThrottleLink } from "../../parts/links.tsx";
 import { Advice, When, Wide } from "../../parts/marks.tsx";
+import { Ready } from "../../parts/states.tsx";
 import { shortId, ShownText } from "../../parts/text.tsx";
 
 /** Why a task waits, while it does: every reason with its evidence, where it leads and what to do. */
 export function Why({ taskId }: { taskId: string }) {
   const found = useLive(["why", taskId], (signal) => tasksApi.why(taskId, signal));
-  if (!found.data) return null;
-  return <Reasons verdict={found.data} />;
+  // What isn't read yet may be nothing, and most tasks wait for nothing.
+  if (!found.data && !found.error) return null;
+  return (
+    <Ready of={found} what="why it waits">
+      {(verdict) => <Reasons verdict={verdict} />}
+    </Ready>
+  );
 }
 
 function Reasons({ verdict: { reasons } }: { verdict: VerdictFacts }) {
@@ -53,7 +61,7 @@ function Reason({ reason }: { reason: WhyReasonFacts }) {
       {links.length > 0 && (
         <p className="reason-links">
           {links.slice(0, maxLinks).map((link) => (
-            <ReasonLink key={`${link.what} ${link.id}`} link={link} />
+            <ReasonLink key={`${link.what} ${link.id}`} link={link} reason={reason} />
           ))}
           {links.length > maxLinks && (
             <span className="soft">and {links.length - maxLinks} more</span>
@@ -88,8 +96,24 @@ function capital(text: string): string {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
-function ReasonLink({ link: { what, id } }: { link: WhyReasonFacts["links"][number] }) {
+const kinds = { pod: "Pod", throttle: "Throttle", limit: "Limit", pause: "Pause of" } as const;
+
+function ReasonLink({
+  link: { what, id },
+  reason,
+}: {
+  link: WhyReasonFacts["links"][number];
+  reason: WhyReasonFacts;
+}) {
+  const seesAll = useSeesAll();
   const text = <ShownText text={visibleLine(what === "task" ? shortId(id) : id, 60)} />;
+  // The pages of these are about all tenants.
+  if (what !== "task" && !seesAll)
+    return (
+      <span>
+        {kinds[what]} {text}
+      </span>
+    );
   switch (what) {
     case "task":
       return (
@@ -98,17 +122,41 @@ function ReasonLink({ link: { what, id } }: { link: WhyReasonFacts["links"][numb
         </Link>
       );
     case "pod":
-      return <Link to="/pods">Pod {text}</Link>;
-    case "throttle":
       return (
-        <Link to="/throttles/$throttle" params={{ throttle: id }}>
-          Throttle {text}
+        <Link to="/pods" search={{ find: id }}>
+          Pod {text}
         </Link>
       );
+    case "throttle": {
+      const key = throttleKeyIn(reason);
+      // Which key it is depends on the task's input, and the list has them all.
+      if (key === undefined) return <Link to="/throttles">Throttle {text}</Link>;
+      return (
+        <ThrottleLink throttle={{ name: id, key }}>
+          Throttle {text}
+          {key !== "" && (
+            <>
+              {" "}
+              <ShownText text={visibleLine(key, 60)} />
+            </>
+          )}
+        </ThrottleLink>
+      );
+    }
     case "limit":
-      return <Link to="/queues">Limit {text}</Link>;
+      return (
+        <Link to="/queues" search={{ scope: id }}>
+          Limit {text}
+        </Link>
+      );
     case "pause":
-      return <Link to="/queues">Pause of {text}</Link>;
+      return id === allNames ? (
+        <Link to="/queues">Pause of everything</Link>
+      ) : (
+        <Link to="/queues" search={{ name: id }}>
+          Pause of {text}
+        </Link>
+      );
   }
 }
 

@@ -18,6 +18,7 @@ import { visibleLine } from "../../facts/visible.ts";
 import { useLive, useMay } from "../../live.ts";
 import { ActDialog, type PlannedAct } from "../../parts/act-dialog.tsx";
 import { AuditLink } from "../../parts/audit-link.tsx";
+import { PodLink, SessionLink } from "../../parts/links.tsx";
 import { When, Wide } from "../../parts/marks.tsx";
 import { SpanChoice } from "../../parts/span-choice.tsx";
 import { PageTitle, Ready } from "../../parts/states.tsx";
@@ -267,7 +268,7 @@ function Shares({ throttle: { pods, bound } }: { throttle: ThrottleFacts }) {
               {pods.map(({ podId, share, inFlight, waiting, reportedMs }) => (
                 <tr key={podId}>
                   <th scope="row">
-                    <code title={podId}>{shortId(podId)}</code>
+                    <PodLink podId={podId} />
                   </th>
                   <td className="number">{exactCount(share)}</td>
                   <td className={`number ${inFlight === 0 ? "is-none" : ""}`}>
@@ -331,7 +332,7 @@ function HolderList({ at }: { at: ThrottleAt }) {
                         <Holder holder={permit.holder} />
                       </th>
                       <td>
-                        <code title={permit.podId}>{shortId(permit.podId)}</code>
+                        <PodLink podId={permit.podId} />
                       </td>
                       <td className="number soft">
                         <When atMs={permit.sinceMs} />
@@ -349,7 +350,7 @@ function HolderList({ at }: { at: ThrottleAt }) {
           )}
           {unanswered.map(({ podId, reason }) => (
             <p key={podId} className="soft">
-              <code title={podId}>{shortId(podId)}</code> hasn&apos;t answered:{" "}
+              <PodLink podId={podId} /> hasn&apos;t answered:{" "}
               <ShownText text={visibleLine(reason, 200)} />
             </p>
           ))}
@@ -381,9 +382,7 @@ function Holder({ holder }: { holder: HolderFacts["permits"][number]["holder"] }
         </Link>
       )}
       {what === "turn" && (
-        <Link to="/sessions/$sessionId" params={{ sessionId: id }}>
-          {text}
-        </Link>
+        <SessionLink session={{ sessionId: id, tenant: holder.tenant }}>{text}</SessionLink>
       )}{" "}
       <span className="soft">{what}</span>
     </>

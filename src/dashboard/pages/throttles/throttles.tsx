@@ -1,17 +1,13 @@
 import { Link, useSearch } from "@tanstack/react-router";
 import { throttleAsks } from "../../asks/throttles.ts";
 import { durationText, exactCount } from "../../facts/spans.ts";
-import {
-  hasAddress,
-  refusedText,
-  type ThrottleFacts,
-  useOf,
-} from "../../facts/throttles/throttle.ts";
+import { refusedText, type ThrottleFacts, useOf } from "../../facts/throttles/throttle.ts";
 import { visibleLine } from "../../facts/visible.ts";
 import { useLive } from "../../live.ts";
+import { PodLink, ThrottleLink } from "../../parts/links.tsx";
 import { Advice, Badge, When, Wide } from "../../parts/marks.tsx";
 import { Empty, PageTitle, Ready } from "../../parts/states.tsx";
-import { shortId, ShownText } from "../../parts/text.tsx";
+import { ShownText } from "../../parts/text.tsx";
 import "../../styles/throttles.css";
 
 /** What do the APIs take? Every throttle and key, with what was learned of it. */
@@ -132,29 +128,16 @@ function ThrottleRow({ throttle }: { throttle: ThrottleFacts }) {
 }
 
 function ThrottleName({ throttle: { name, key } }: { throttle: ThrottleFacts }) {
-  const text = <ShownText text={visibleLine(name, 120)} />;
   return (
-    <>
-      {hasAddress({ name }) ? (
-        <Link
-          to="/throttles/$throttle"
-          params={{ throttle: name }}
-          search={key === "" ? {} : { key }}
-        >
-          {text}
-          {key !== "" && (
-            <span className="soft">
-              {" "}
-              <ShownText text={visibleLine(key, 120)} />
-            </span>
-          )}
-        </Link>
-      ) : (
-        <span title="A browser can't have a page for this name: use `flotilla throttles show`">
-          {text}
+    <ThrottleLink throttle={{ name, key }}>
+      <ShownText text={visibleLine(name, 120)} />
+      {key !== "" && (
+        <span className="soft">
+          {" "}
+          <ShownText text={visibleLine(key, 120)} />
         </span>
       )}
-    </>
+    </ThrottleLink>
   );
 }
 
@@ -193,8 +176,7 @@ function SharedBy({ throttle: { pods } }: { throttle: ThrottleFacts }) {
     <ul className="names">
       {sharing.slice(0, shownPods).map(({ podId, share }) => (
         <li key={podId}>
-          <code title={podId}>{shortId(podId)}</code>{" "}
-          <span className="soft">{exactCount(share)}</span>
+          <PodLink podId={podId} /> <span className="soft">{exactCount(share)}</span>
         </li>
       ))}
       {sharing.length > shownPods && (

@@ -11,7 +11,7 @@ import {
   spec,
   time,
 } from "../schema.ts";
-import { taskFilterBody } from "./task-filter.schema.ts";
+import { taskFilterBody, taskStatus } from "./task-filter.schema.ts";
 
 const action = z.enum(["cancel", "retry", "delete", "signal", "resume"]);
 
@@ -129,6 +129,36 @@ export const bulkSpecs = {
     verb: "fleet:read",
     ofTenant: true,
     answers: { 200: bulk },
+    errors: ["not_found"],
+  }),
+  outcomes: spec({
+    method: "get",
+    path: "/v1/bulk/{bulkId}/outcomes",
+    operationId: "getBulkOutcomes",
+    tag,
+    summary: "What became of each task and run that a bulk names by `ids`.",
+    verb: "fleet:read",
+    ofTenant: true,
+    answers: {
+      200: named(
+        "BulkOutcomes",
+        z.object({
+          outcomes: described(
+            z.array(
+              z.object({
+                taskId: z.string(),
+                outcome: described(
+                  z.enum(["done", "waiting", "left", "gone"]),
+                  "`waiting` until the bulk has come to it, `left` if it had changed or the act wasn't possible.",
+                ),
+                status: described(taskStatus.nullable(), "Its status of now; null if it is gone."),
+              }),
+            ),
+            "Empty for a filter without `ids`.",
+          ),
+        }),
+      ),
+    },
     errors: ["not_found"],
   }),
   stop: spec({

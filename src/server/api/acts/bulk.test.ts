@@ -183,8 +183,60 @@ describe("a bulk over HTTP", () => {
     expect(body.entries[0].filter).toMatchObject({ name: "ordered", payload: ["order.id"] });
   });
 
+  test("on ids is held to the tenant of its operator, and tells what became of each", async () => {
+    const [own, second] = await delayed("picked", 2, "acme");
+    const [others] = await delayed("picked", 1, "other");
+    const request = { action: "cancel", filter: { ids: [own, others] } };
+    expect((await ask(acmes, "POST", "/v1/bulk/preview", request)).body).toMatchObject({
+      matched: 1,
+      sample: [own],
+    });
+    const click = { "Flotilla-Action": "click-ids" };
+    const begun = await ask(acmes, "POST", "/v1/bulk", request, click);
+    expect(begun.body.filter).toEqual({ ids: [own, others], tenant: "acme" });
+    const other = { action: "cancel", filter: { ids: [own, second] } };
+    expect((await ask(acmes, "POST", "/v1/bulk", other, click)).status).toBe(409);
+    const { bulkId } = begun.body;
+    expect(await ended(bulkId)).toMatchObject({ done: 1 });
+    expect(await ask(acmes, "GET", `/v1/bulk/${bulkId}/outcomes`)).toEqual({
+      status: 200,
+      body: {
+        outcomes: [
+          { taskId: own, outcome: "done", status: "cancelled" },
+          { taskId: others, outcome: "gone", status: null },
+        ],
+      },
+    });
+    expect((await server.flotilla.tasks.get(others!))!.status).toBe("pending");
+    const byOperator = await ask(operator, "POST", "/v1/bulk", request);
+    const foreign = `/v1/bulk/${byOperator.body.bulkId}/outcomes`;
+    expect((await ask(acmes, "GET", foreign)).status).toBe(404);
+    expect((await ask(operator, "GET", "/v1/bulk/none/outcomes")).status).toBe(404);
+    expect(await ended(byOperator.body.bulkId)).toMatchObject({ done: 1 });
+    const { body } = await ask(admin, "GET", "/v1/audit?action=bulk.start&limit=1");
+    expect(body.entries[0].filter).toMatchObject({ ids: [own, others], namedIds: 2 });
+    const listed = await ask(acmes, "GET", `/v1/tasks?ids=${own},${others}`);
+    expect(listed.body.tasks.map(({ taskId }: { taskId: string }) => taskId)).toEqual([own]);
+  });
+
+  test("is for the runs of one version", async () => {
+    const { flotilla } = server;
+    const { runId } = await flotilla.runs.start("nowhere", null);
+    const of = (version: number) => ({ action: "cancel", filter: { name: "nowhere", version } });
+    const matched = async (version: number) =>
+      (await ask(viewer, "POST", "/v1/bulk/preview", of(version))).body.matched;
+    expect([await matched(0), await matched(1)]).toEqual([1, 0]);
+    const { body } = await ask(viewer, "GET", "/v1/tasks?name=nowhere&version=0");
+    expect(body.tasks).toMatchObject([{ taskId: runId }]);
+  });
+
   test.each([
     [{ filter: { name: "x" } }],
+    [{ action: "cancel", filter: { ids: [] } }],
+    [{ action: "cancel", filter: { ids: "a,b" } }],
+    [{ action: "cancel", filter: { ids: Array.from({ length: 1_001 }, (_, at) => `${at}`) } }],
+    [{ action: "cancel", filter: { ids: ["a"], run: "r" } }],
+    [{ action: "cancel", filter: { name: "x", version: -1 } }],
     [{ action: "cancel", filter: { name: "x", sinceMs: 0, payload: { ["__proto__"]: 1, id: 7 } } }],
     [{ action: "cancel", filter: { name: "x", sinceMs: 0, payload: "id" } }],
     [{ action: "cancel", filter: { name: "x", payload: { id: 7 } } }],

@@ -10,7 +10,7 @@ import { checkPayloadFilter, withoutUndefined } from "../tasks.ts";
 import { bulkSpecs } from "./bulk.schema.ts";
 
 type BulkRouteParts = {
-  flotilla: Pick<Flotilla, "bulk">;
+  flotilla: Pick<Flotilla, "bulk" | "pages">;
   /** Tasks whose input may have fields that no caller is shown. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body: a signal carries a payload. */
@@ -19,7 +19,7 @@ type BulkRouteParts = {
 
 /** Acts on all tasks and runs that match a filter. `flotilla.bulk` checks requests. */
 export function bulkRoutes({ flotilla, contracts, maxBytes }: BulkRouteParts): Route[] {
-  const { bulk } = flotilla;
+  const { bulk, pages } = flotilla;
   /** A bulk that isn't on the caller's tenant alone answers as a missing one does. */
   const found = async (caller: Caller, bulkId: string): Promise<Bulk> => {
     const one = await bulk.get(bulkId);
@@ -47,7 +47,7 @@ export function bulkRoutes({ flotilla, contracts, maxBytes }: BulkRouteParts): R
 
   return [
     route(bulkSpecs.preview, { maxBytes }).to(async ({ caller, body }) => {
-      return { status: 200, body: await bulk.preview(heldRequest(caller, await body())) };
+      return { status: 200, body: await pages.bulkPreview(heldRequest(caller, await body())) };
     }),
     route(bulkSpecs.start, { maxBytes }).to(async ({ caller, body }) => {
       const request = heldRequest(caller, await body());
@@ -56,10 +56,14 @@ export function bulkRoutes({ flotilla, contracts, maxBytes }: BulkRouteParts): R
     }),
     route(bulkSpecs.list).to(async ({ caller, query }) => {
       const tenant = heldTenant(caller, query.tenant);
-      return { status: 200, body: await bulk.list(withoutUndefined({ ...query, tenant })) };
+      return { status: 200, body: await pages.bulks(withoutUndefined({ ...query, tenant })) };
     }),
     route(bulkSpecs.get).to(async ({ caller, params: { bulkId } }) => {
       return { status: 200, body: await found(caller, bulkId) };
+    }),
+    route(bulkSpecs.outcomes).to(async ({ caller, params: { bulkId } }) => {
+      await found(caller, bulkId);
+      return { status: 200, body: { outcomes: [...(await bulk.outcomes(bulkId))] } };
     }),
     route(bulkSpecs.stop).to(async ({ caller, params: { bulkId } }) => {
       const { action } = await found(caller, bulkId);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { atMs, content, described, json, label } from "../schema.ts";
+import { atMs, content, described, json, label, wholeNumber } from "../schema.ts";
 
 /**
  * The conditions that tasks are listed by and that bulks act on, once as the parameters of a query and once
@@ -13,6 +13,10 @@ const text = (description: string) => label(described(z.string(), description)).
 const inBoth = {
   name: text("Of a task, or of a flow for its runs."),
   status: taskStatus.optional(),
+  state: described(
+    z.enum(["ready", "delayed", "waiting", "blocked", "alone"]),
+    "Only pending ones that stand so, as `GET /v1/depth` counts them: `waiting` is for other tasks, `blocked` by a limit.",
+  ).optional(),
   tenant: text("Only those of this tenant."),
   key: text("The unique key. Found at once with a name."),
   scope: text("The scope of a concurrency limit by key."),
@@ -27,12 +31,17 @@ const inBoth = {
 const since = "Only those that were created from this time on, in milliseconds since 1970.";
 const until = "Only those that were created up to this time.";
 const aside = "Only those that were set aside.";
+const ofVersion =
+  "Only runs that this version of their flow has advanced last; 0 for those that none has.";
+const versions = { min: 0, max: 1_000_000_000 };
 const maxTimeMs = 2 ** 48 - 2;
 const time = (description: string) =>
   described(z.int().min(0).max(maxTimeMs), description).optional();
 
 export const taskFilterQuery = {
   ...inBoth,
+  version: described(wholeNumber(versions), ofVersion).optional(),
+  ids: described(z.string(), "Only these ids, with commas between them.").optional(),
   setAside: described(z.literal("true"), aside).optional(),
   sinceMs: atMs(since),
   untilMs: atMs(until),
@@ -44,6 +53,8 @@ export const taskFilterQuery = {
 
 export const taskFilterBody = {
   ...inBoth,
+  version: described(z.int().min(versions.min).max(versions.max), ofVersion).optional(),
+  ids: described(z.array(z.string()).readonly(), "Only these: 1 to 1,000 ids.").optional(),
   setAside: described(z.literal(true), aside).optional(),
   sinceMs: time(since),
   untilMs: time(until),

@@ -43,7 +43,7 @@ export const approvalSpecs = {
     operationId: "listApprovals",
     tag: "approvals",
     summary:
-      "Everything that waits for a person, the longest first: runs and tasks that wait for a signal, and tool calls of sessions.",
+      "Everything that waits for a person, the nearest deadline first, then the longest waiting: runs and tasks that wait for a signal, and tool calls of sessions.",
     verb: "fleet:read",
     ofTenant: true,
     query: z.strictObject({ tenant: z.string().max(500).optional(), ...paging }),

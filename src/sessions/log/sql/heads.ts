@@ -2,6 +2,7 @@ import type { Row } from "../../../store/database.ts";
 import {
   forUpdate,
   isAmong,
+  limit,
   migrationLock,
   returning,
   rows,
@@ -10,9 +11,10 @@ import {
   table,
   type Value,
 } from "../../../store/sql.ts";
-import type { Head } from "../journal.ts";
+import type { Head, LiveHead } from "../journal.ts";
 
 const heads = table("session_log");
+const places = table("log_place");
 const columns = sql`log_id, incarnation, term, owner, host, log_offset, record_id, beat`;
 
 /** A record's id, and the head that it comes right after. */
@@ -24,7 +26,8 @@ export function readHeads(): Statement {
 
 /**
  * Creates all logs or none. When several processes try at once, all but the first insert nothing. The
- * offsets start after everything stored, in case the store had other logs before.
+ * offsets start after everything stored, in case the store had other logs before. None are created where
+ * logs are elsewhere.
  */
 export function insertHeads(incarnations: readonly string[]): Statement[] {
   const fresh = rows(
@@ -38,7 +41,32 @@ export function insertHeads(incarnations: readonly string[]): Statement[] {
       select log_id, incarnation, '',
         (select coalesce(max(last_offset), 0) from ${table("session")})
       from ${fresh} fresh
-      where not exists (select 1 from ${heads})`,
+      where not exists (select 1 from ${heads})
+        and exists (select 1 from ${places} where place = 'sql')`,
+  ];
+}
+
+/** Where the logs are, and the id of this deployment, which streams of it carry too. */
+export function readPlace(): Statement {
+  return sql`select place, cluster_id from ${places} ${limit(1)}`;
+}
+
+/** The step of the schema that knows of it. Pods of earlier releases would create logs in the database. */
+const placeVersion = 7;
+
+/**
+ * Moves the logs to streams, while there are none in the database. The lock is the one that logs are created
+ * under, so that there are never both. From then on pods that know no streams don't start.
+ */
+export function leaveForStreams(): Statement[] {
+  return [
+    sql`${migrationLock}`,
+    sql`
+      update ${places} set place = 'nats'
+      where place = 'sql' and not exists (select 1 from ${heads})`,
+    sql`
+      update ${table("migration")} set needs = ${placeVersion}
+      where id = ${placeVersion} and exists (select 1 from ${places} where place = 'nats')`,
   ];
 }
 
@@ -165,6 +193,9 @@ export function toHead(row: Row): Head {
     host: row["host"],
     offset: Number(row["log_offset"]),
     recordId: row["record_id"],
-    beat: Number(row["beat"]),
   };
+}
+
+export function toLiveHead(row: Row): LiveHead {
+  return { ...toHead(row), beat: Number(row["beat"]) };
 }

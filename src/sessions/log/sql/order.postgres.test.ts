@@ -18,7 +18,6 @@ const backwards = [2, 1].map((logId) => ({
   host: null,
   offset: 0,
   recordId: "",
-  beat: 0,
 }));
 const statements: Record<string, Statement> = {
   records: moveHeads(backwards.map((at) => ({ at, recordId: `r${at.logId}` }))),

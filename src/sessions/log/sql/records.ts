@@ -32,6 +32,12 @@ const turns = table("turn");
 /** A record's rows, and where it goes. */
 export type PlacedRecord = RecordPlace & { readonly changes: Changes };
 
+/** Rows of a log, and the offset right before that of their record. */
+export type PlacedChanges = {
+  readonly at: Pick<RecordPlace["at"], "logId" | "offset">;
+  readonly changes: Changes;
+};
+
 /**
  * The transaction that stores a record of each of these logs. The rows of its first statement tell which
  * logs it did so for: a record that is fenced changes nothing, and the others are stored all the same.
@@ -39,10 +45,14 @@ export type PlacedRecord = RecordPlace & { readonly changes: Changes };
  * record was stored before.
  */
 export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
+  return [moveHeads(records), ...storeChanges(records, isFirst(records))];
+}
+
+/** The same without its first statement, for changes of logs of which `when` is true. */
+export function storeChanges(records: readonly PlacedChanges[], when: StoredNow): Statement[] {
   const has = (pick: (changes: Changes) => { readonly length: number }) =>
     records.some(({ changes }) => pick(changes).length > 0);
-  const when = isFirst(records);
-  const all = [moveHeads(records)];
+  const all: Statement[] = [];
   if (has(({ deleted }) => deleted)) all.push(...deleteContent(records, when));
   if (has(({ entries }) => entries)) all.push(insertEntries(records, when));
   if (has(({ members }) => members)) all.push(removeUsers(records, when));
@@ -60,20 +70,20 @@ export function storeRecords(records: readonly PlacedRecord[]): Statement[] {
   return all;
 }
 
-function actsOf(records: readonly PlacedRecord[]) {
+function actsOf(records: readonly PlacedChanges[]) {
   return records.flatMap(({ at: { logId }, changes: { acts } }) =>
     acts.map((act) => ({ ...act, logId })),
   );
 }
 
-function tenantsOf(records: readonly PlacedRecord[]) {
+function tenantsOf(records: readonly PlacedChanges[]) {
   return records.flatMap(({ at: { logId }, changes: { tenants = [] } }) =>
     tenants.map((change) => ({ ...change, logId })),
   );
 }
 
 /** The condition that a row is of a log whose record is stored now. */
-type StoredNow = (logId: Statement) => Statement;
+export type StoredNow = (logId: Statement) => Statement;
 
 /**
  * True for a log whose head is at its record, if the record was not stored before. The head rows are
@@ -101,9 +111,9 @@ function isFirst(records: readonly PlacedRecord[]): StoredNow {
 /** Rows of all the records, each with its log as the last column. */
 function rowsOf<Item>(
   columnsOf: Columns,
-  records: readonly PlacedRecord[],
+  records: readonly PlacedChanges[],
   pick: (changes: Changes) => readonly Item[],
-  toRow: (item: Item, record: PlacedRecord) => Value[],
+  toRow: (item: Item, record: PlacedChanges) => Value[],
 ) {
   const all: Value[][] = [];
   for (const record of records) {
@@ -117,7 +127,7 @@ function rowsOf<Item>(
 }
 
 /** An entry whose seq or client id exists already is an error, and rolls back the whole transaction. */
-function insertEntries(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function insertEntries(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const names = sql`session_id, seq, role, author, message_id, client_id, body, at`;
   const isRare = records.some(({ changes }) =>
     changes.entries.some(({ kind, replaces }) => kind !== "message" || replaces !== undefined),
@@ -139,7 +149,7 @@ function insertEntries(records: readonly PlacedRecord[], when: StoredNow): State
 const entriesOf = ({ entries }: Changes) => entries;
 
 /** A header from earlier in the log never replaces a later one. */
-function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function saveHeaders(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const headersOf = ({ headers }: Changes) => headers;
   // Most records change no metadata, so it is not sent.
   const withMetadata = records.some(
@@ -190,7 +200,7 @@ function saveHeaders(records: readonly PlacedRecord[], when: StoredNow): Stateme
 
 const membersOf = ({ members }: Changes) => members;
 
-function memberRows(records: readonly PlacedRecord[]) {
+function memberRows(records: readonly PlacedChanges[]) {
   return rowsOf(
     { session_id: "text", user_id: "text", tenant: "text" },
     records,
@@ -202,7 +212,7 @@ function memberRows(records: readonly PlacedRecord[]) {
   );
 }
 
-function removeUsers(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function removeUsers(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const ids = storedSessions(
     records,
     (changes) => membersOf(changes).map(({ sessionId }) => sessionId),
@@ -215,7 +225,7 @@ function removeUsers(records: readonly PlacedRecord[], when: StoredNow): Stateme
         where member.session_id = ${users}.session_id and member.user_id = ${users}.user_id)`;
 }
 
-function addUsers(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function addUsers(records: readonly PlacedChanges[], when: StoredNow): Statement {
   return sql`
     insert into ${users} (session_id, user_id, tenant)
     select session_id, user_id, tenant from ${memberRows(records)} member
@@ -223,7 +233,7 @@ function addUsers(records: readonly PlacedRecord[], when: StoredNow): Statement 
     on conflict (session_id, user_id) do nothing`;
 }
 
-function raiseReads(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function raiseReads(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const fresh = rowsOf(
     { session_id: "text", user_id: "text", seq: "integer" },
     records,
@@ -237,7 +247,7 @@ function raiseReads(records: readonly PlacedRecord[], when: StoredNow): Statemen
 }
 
 /** Keeps only the latest checkpoint of a turn. A checkpoint of an earlier turn or attempt is ignored. */
-function saveCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function saveCheckpoints(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const fresh = rowsOf(
     { session_id: "text", epoch: "integer", attempt: "integer", body: "content" },
     records,
@@ -253,7 +263,7 @@ function saveCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Sta
       or (${checkpoints}.epoch = excluded.epoch and ${checkpoints}.attempt <= excluded.attempt)`;
 }
 
-function dropCheckpoints(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function dropCheckpoints(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const gone = rowsOf(
     { session_id: "text", epoch: "integer" },
     records,
@@ -281,7 +291,7 @@ function overOf({ ended, deleted }: Changes): Changes["ended"] {
   ];
 }
 
-function insertTurns(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function insertTurns(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const names = sql`session_id, epoch, attempt, agent, pod_id, began_at, first_chunk_at, ended_at,
     outcome, input_tokens, output_tokens, cached_tokens, model, cost_millionths`;
   const fresh = rowsOf(turnColumns, records, ({ turns: ended }) => ended, fromTurn);
@@ -291,7 +301,7 @@ function insertTurns(records: readonly PlacedRecord[], when: StoredNow): Stateme
     on conflict do nothing`;
 }
 
-function deleteContent(records: readonly PlacedRecord[], when: StoredNow): Statement[] {
+function deleteContent(records: readonly PlacedChanges[], when: StoredNow): Statement[] {
   const ids = storedSessions(records, ({ deleted }) => deleted, when);
   return [
     sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`,
@@ -304,7 +314,7 @@ function deleteContent(records: readonly PlacedRecord[], when: StoredNow): State
  * Stores steps of turns, and deletes the steps within them, which their values stand for. A copy of a
  * command may arrive late: it replaces no later row, and deletes no row that came after it.
  */
-function saveSteps(records: readonly PlacedRecord[], when: StoredNow): Statement[] {
+function saveSteps(records: readonly PlacedChanges[], when: StoredNow): Statement[] {
   const fresh = rowsOf(
     {
       owner_id: "text",
@@ -344,7 +354,7 @@ function saveSteps(records: readonly PlacedRecord[], when: StoredNow): Statement
   return outer ? [insert, dropInnerSteps(records, when)] : [insert];
 }
 
-function dropInnerSteps(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function dropInnerSteps(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const ranges = rowsOf(
     { owner_id: "text", part: "text", before_seq: "integer", low: "text", high: "text" },
     records,
@@ -371,7 +381,7 @@ function dropInnerSteps(records: readonly PlacedRecord[], when: StoredNow): Stat
       where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`)}`;
 }
 
-function dropSteps(records: readonly PlacedRecord[], when: StoredNow): Statement {
+function dropSteps(records: readonly PlacedChanges[], when: StoredNow): Statement {
   const gone = rowsOf(
     { owner_id: "text", part: "text" },
     records,
@@ -387,7 +397,7 @@ function dropSteps(records: readonly PlacedRecord[], when: StoredNow): Statement
 
 /** Those of these sessions whose record is stored now. */
 function storedSessions(
-  records: readonly PlacedRecord[],
+  records: readonly PlacedChanges[],
   pick: (changes: Changes) => readonly string[],
   when: StoredNow,
 ): Statement {
@@ -477,7 +487,7 @@ const headerColumns = {
   last_offset: "integer",
 } as const;
 
-function fromHeader(header: Header, { at }: PlacedRecord): Value[] {
+function fromHeader(header: Header, { at }: PlacedChanges): Value[] {
   const { sessionId, tenant, status, agents, lastSeq, createdAtMs, activeAtMs } = header;
   const { state } = sessionStateOf(header);
   const text = JSON.stringify(header);

@@ -695,11 +695,18 @@ alter table flotilla.session add column approval_tool text;
 
 alter table flotilla.session add column approval_seq bigint;
 
-create index session_approval
-on flotilla.session (approval_since, session_id) where approval_since is not null;
+create index session_approval_until
+on flotilla.session (approval_until, session_id) where approval_until is not null;
+
+create index session_approval_until_tenant
+on flotilla.session (tenant, approval_until, session_id) where approval_until is not null;
+
+create index session_approval on flotilla.session (approval_since, session_id)
+where approval_since is not null and approval_until is null;
 
 create index session_approval_tenant
-on flotilla.session (tenant, approval_since, session_id) where approval_since is not null;
+on flotilla.session (tenant, approval_since, session_id)
+where approval_since is not null and approval_until is null;
 
 create table flotilla.bulk (
   bulk_id text collate "C" primary key not null,
@@ -740,3 +747,34 @@ drop index flotilla.task_running_tenant;
 
 create index task_running_tenant on flotilla.task (tenant)
 where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default';
+
+drop index flotilla.task_parked;
+
+create index task_parked on flotilla.task (run_at, name)
+where status = 'pending' and parked = 1;
+
+drop index flotilla.task_for_dependencies;
+
+create index task_for_dependencies on flotilla.task (task_id, name)
+where status = 'pending' and parked = 2;
+
+drop index flotilla.task_blocked;
+
+create index task_blocked
+on flotilla.task (blocked_by, priority desc, created_at, task_id, name)
+where status = 'pending' and parked = 3;
+
+drop index flotilla.task_failed;
+
+create index task_failed on flotilla.task (task_id, name)
+where status = 'failed';
+
+create index task_run_parked on flotilla.task (name, run_at)
+where status = 'pending' and parked = 1 and flow_version is not null;
+
+create index task_awaiting_until on flotilla.task (run_at, task_id)
+where status = 'pending' and parked = 1 and awaits is not null;
+
+create index task_awaiting
+on flotilla.task (coalesce(advanced_at, last_update), task_id)
+where status = 'pending' and parked = 5 and awaits is not null;

@@ -689,11 +689,18 @@ alter table flotilla_session add column approval_tool text;
 
 alter table flotilla_session add column approval_seq bigint;
 
-create index flotilla_session_approval
-on flotilla_session (approval_since, session_id) where approval_since is not null;
+create index flotilla_session_approval_until
+on flotilla_session (approval_until, session_id) where approval_until is not null;
+
+create index flotilla_session_approval_until_tenant
+on flotilla_session (tenant, approval_until, session_id) where approval_until is not null;
+
+create index flotilla_session_approval on flotilla_session (approval_since, session_id)
+where approval_since is not null and approval_until is null;
 
 create index flotilla_session_approval_tenant
-on flotilla_session (tenant, approval_since, session_id) where approval_since is not null;
+on flotilla_session (tenant, approval_since, session_id)
+where approval_since is not null and approval_until is null;
 
 create table flotilla_bulk (
   bulk_id text primary key not null,
@@ -734,3 +741,34 @@ drop index flotilla_task_running_tenant;
 
 create index flotilla_task_running_tenant on flotilla_task (tenant)
 where coalesce(status, '') = 'claimed' and limited = 1 and tenant <> 'default';
+
+drop index flotilla_task_parked;
+
+create index flotilla_task_parked on flotilla_task (run_at, name)
+where status = 'pending' and parked = 1;
+
+drop index flotilla_task_for_dependencies;
+
+create index flotilla_task_for_dependencies on flotilla_task (task_id, name)
+where status = 'pending' and parked = 2;
+
+drop index flotilla_task_blocked;
+
+create index flotilla_task_blocked
+on flotilla_task (blocked_by, priority desc, created_at, task_id, name)
+where status = 'pending' and parked = 3;
+
+drop index flotilla_task_failed;
+
+create index flotilla_task_failed on flotilla_task (task_id, name)
+where status = 'failed';
+
+create index flotilla_task_run_parked on flotilla_task (name, run_at)
+where status = 'pending' and parked = 1 and flow_version is not null;
+
+create index flotilla_task_awaiting_until on flotilla_task (run_at, task_id)
+where status = 'pending' and parked = 1 and awaits is not null;
+
+create index flotilla_task_awaiting
+on flotilla_task (coalesce(advanced_at, last_update), task_id)
+where status = 'pending' and parked = 5 and awaits is not null;

@@ -4,7 +4,8 @@ const { dashboard } = await import(/* webpackIgnore: true */ "flotilla/dashboard
 
 const flotilla = connect(process.env["FLOTILLA_STORE"]!);
 
-export const { GET, POST, PUT, DELETE } = dashboard(flotilla, {
+export const { GET, POST, PUT, DELETE, OPTIONS } = dashboard(flotilla, {
+  origins: ["https://app.example.com"],
   login: (request) =>
     request.headers.get("cookie")?.includes("who=ada") ? { user: "ada", role: "operator" } : null,
 }).next;

@@ -1,0 +1,607 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
+import { FlotillaError } from "../../../base/errors.ts";
+import { uuidv7 } from "../../../base/ids.ts";
+import { type Logger, silentLogger } from "../../../base/log.ts";
+import { seededRandom } from "../../../base/random.ts";
+import { createMemoryBus, type MemoryBus } from "../../../bus/memory-bus.ts";
+import { memoryKind } from "../../../store/contract/kinds.ts";
+import type { Database, Row } from "../../../store/database.ts";
+import { migrate } from "../../../store/migrate.ts";
+import { sql, type Statement, table, type TableName } from "../../../store/sql.ts";
+import {
+  busyRecord,
+  entry,
+  everything,
+  header,
+  headOf,
+  messageRecord,
+  record,
+  take,
+} from "../../contract/journal-harness.ts";
+import { type SimulatedStreams, simulateStreams } from "../../contract/simulated-streams.ts";
+import { createStreamLog } from "../jetstream/log.ts";
+import { streamName } from "../jetstream/streams.ts";
+import type { Head, LogRecord } from "../journal.ts";
+import { createSqlReads } from "../sql-journal.ts";
+import {
+  type ArchivedJournal,
+  type ArchivedJournalParts,
+  createArchivedJournal,
+} from "./journal.ts";
+
+const random = seededRandom(7);
+const deployment = {
+  namespace: "test",
+  clusterId: "c1",
+  replicas: 3,
+} as const;
+const usualBytes = 1_000_000;
+
+/** What becomes of the next writes. */
+type Trouble = "away" | "after" | "before" | "late" | "refused" | undefined;
+
+let maxLogBytes: number;
+let clock: MovableClock;
+let servers: SimulatedStreams;
+let bus: MemoryBus;
+let sound: Database;
+let trouble: Trouble;
+let late: (() => Promise<Row[][]>)[];
+let writes: number;
+let warnings: string[];
+
+beforeEach(async () => {
+  maxLogBytes = usualBytes;
+  clock = movableClock();
+  servers = simulateStreams({ clock, random });
+  bus = createMemoryBus();
+  ({ database: sound } = await memoryKind.open());
+  await migrate(sound);
+  trouble = undefined;
+  late = [];
+  writes = 0;
+  warnings = [];
+});
+
+const database = (): Database => ({
+  ...sound,
+  async read(statement, options) {
+    if (trouble === "away") throw new FlotillaError("store_unavailable", "the database is away");
+    return sound.read(statement, options);
+  },
+  async write(statements) {
+    writes++;
+    const { length } = statements;
+    if (trouble === "away") throw new FlotillaError("store_unavailable", "the database is away");
+    if (trouble === undefined || length < 2) return sound.write(statements);
+    const now = trouble;
+    trouble = undefined;
+    if (now === "refused") throw new FlotillaError("internal", "the database refuses it");
+    if (now === "after") await sound.write(statements);
+    if (now === "late") late.push(() => sound.write(statements));
+    throw new FlotillaError("unknown_outcome", "the answer was lost");
+  },
+});
+
+function open(podId: string, changes: Partial<ArchivedJournalParts> = {}): ArchivedJournal {
+  const warn: Logger["warn"] = (_fields, message) => void warnings.push(message);
+  const stream = createStreamLog({
+    engine: servers.connect(),
+    deployment: { ...deployment, maxLogBytes },
+    clock,
+    random,
+    ids: uuidv7(clock, random),
+    log: silentLogger,
+    maxRecordBytes: 100_000,
+  });
+  return createArchivedJournal({
+    stream,
+    database: database(),
+    bus: bus.connect(podId, { clock }),
+    clock,
+    random,
+    ids: uuidv7(clock, random),
+    log: { ...silentLogger, warn },
+    ...changes,
+  });
+}
+
+/** A pod that owns the only log. */
+async function owner(podId = "pod-1", changes: Partial<ArchivedJournalParts> = {}) {
+  const journal = open(podId, changes);
+  await journal.create(1);
+  const taken = await take(journal, 0, podId);
+  const recovered = await journal.recover(taken);
+  let head = taken;
+  const commit = async (next: LogRecord): Promise<Head> => {
+    head = headOf(await journal.commit(head, next));
+    return head;
+  };
+  return {
+    journal,
+    recovered,
+    commit,
+    get head() {
+      return head;
+    },
+  };
+}
+
+/** Moves the clock until a call has ended. */
+async function settled<Value>(call: Promise<Value>): Promise<Value> {
+  let hasEnded = false;
+  const ending = call.finally(() => (hasEnded = true));
+  ending.catch(() => {});
+  while (!hasEnded) await clock.advance(50);
+  return ending;
+}
+
+const rows = (statement: Statement) => sound.read(statement);
+const all = (name: TableName) => rows(sql`select * from ${table(name)}`);
+const standing = async () => Number((await all("log_watermark"))[0]!["log_offset"]);
+const archivedSeqs = async (sessionId: string) =>
+  (await createSqlReads({ database: sound }).entries(sessionId, everything)).map(({ seq }) => seq);
+const readSeqs = async (journal: ArchivedJournal, sessionId: string) =>
+  (await settled(journal.entries(sessionId, everything))).map(({ seq }) => seq);
+const storedIn = (head: Head) =>
+  servers.stored(streamName({ ...deployment, maxLogBytes }, { ...head, firstSequence: 1 }));
+
+describe("a record", () => {
+  test("S8: is acknowledged without the database, read on every pod at once, and archived soon", async () => {
+    const { journal, commit } = await owner();
+    const other = open("pod-2");
+    const before = writes;
+    await commit(messageRecord("s", 1, 3));
+    expect(writes).toBe(before);
+    expect(await readSeqs(journal, "s")).toEqual([1, 2, 3]);
+    expect(await readSeqs(other, "s")).toEqual([1, 2, 3]);
+    expect(await archivedSeqs("s")).toEqual([]);
+    expect(journal.state()).toMatchObject({ unarchivedEntries: 3, isAway: false });
+    journal.start();
+    await clock.advance(200);
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3]);
+    expect(await readSeqs(other, "s")).toEqual([1, 2, 3]);
+    expect(journal.state()).toMatchObject({ unarchivedEntries: 0, unarchivedBytes: 0, lagMs: 0 });
+    await journal.stop();
+  });
+
+  test("many are archived together, and never more than a transaction takes", async () => {
+    const { journal, commit } = await owner();
+    for (let at = 0; at < 30; at++) await commit(messageRecord("s", at * 50 + 1, at * 50 + 50));
+    const before = writes;
+    await journal.flush();
+    expect(await archivedSeqs("s")).toHaveLength(1_000);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toHaveLength(1_500);
+    expect(writes).toBe(before + 2);
+  });
+
+  test("with what its users have read and its metadata, tells both before they are archived", async () => {
+    const { journal, commit } = await owner();
+    const reads = [
+      { sessionId: "s", user: "ada", seq: 1 },
+      { sessionId: "s", user: "ada", seq: 3 },
+    ];
+    const metadata = [{ sessionId: "s", metadata: '{"a":1}' }];
+    await commit(record({ headers: [header("s", { lastSeq: 3 })], reads, metadata }));
+    const facts = { metadata: '{"a":1}', reads: [["ada", 3]] };
+    expect(await journal.unarchivedFacts("s")).toEqual(facts);
+    expect(await settled(open("pod-2").unarchivedFacts("s"))).toEqual(facts);
+    await journal.flush();
+    expect(await journal.unarchivedFacts("s")).toEqual({ reads: [] });
+  });
+
+  test("that isn't in memory any more is read from the log, and archived from there", async () => {
+    const { journal, commit } = await owner("pod-1", { maxHeldBytes: 0 });
+    for (const seq of [1, 2, 3]) await commit(messageRecord("s", seq));
+    expect(await readSeqs(journal, "s")).toEqual([1, 2, 3]);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3]);
+  });
+});
+
+describe("a database that is away", () => {
+  test("S10: takes no append with it, and gets everything when it is back", async () => {
+    const { journal, commit } = await owner();
+    journal.start();
+    await commit(messageRecord("s", 1));
+    await clock.advance(300);
+    trouble = "away";
+    for (let seq = 2; seq <= 40; seq++) {
+      await commit(messageRecord("s", seq));
+      await clock.advance(250);
+    }
+    expect(await archivedSeqs("s")).toEqual([1]);
+    expect(journal.state()).toMatchObject({ isAway: true, unarchivedEntries: 39 });
+    expect(journal.state().lagMs).toBeGreaterThan(9_000);
+    expect(warnings).toEqual(["the archive doesn't take records, retrying"]);
+    trouble = undefined;
+    await clock.advance(6_000);
+    expect(await archivedSeqs("s")).toHaveLength(40);
+    expect(journal.state()).toMatchObject({ isAway: false, unarchivedEntries: 0 });
+    await journal.stop();
+  });
+
+  test("at a take keeps no pod from it, and the next owner archives what the last one couldn't", async () => {
+    const first = await owner("pod-1");
+    trouble = "away";
+    await first.commit(busyRecord("s", 1));
+    const second = open("pod-2");
+    const taken = await take(second, 0, "pod-2");
+    const recovered = await settled(second.recover(taken));
+    expect(recovered.busy.map(({ sessionId }) => sessionId)).toEqual(["s"]);
+    expect(await second.header("s")).toMatchObject({ lastSeq: 1 });
+    headOf(await second.commit(taken, busyRecord("s", 2)));
+    trouble = undefined;
+    await second.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+  });
+
+  test("S3: an id that is known is a duplicate, and one of an unknown session counts as new", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1, 2));
+    await journal.flush();
+    trouble = "away";
+    const again = record({
+      entries: [entry("s", 3, { clientId: "s/1" })],
+      headers: [header("s", { lastSeq: 3 })],
+    });
+    const found = await journal.commit(await currentHead(journal), again);
+    expect(found).toEqual({
+      type: "duplicate",
+      found: [{ sessionId: "s", clientId: "s/1", seq: 1 }],
+    });
+    const unknown = record({
+      entries: [entry("other", 7, { clientId: "x" })],
+      headers: [header("other", { lastSeq: 7 })],
+    });
+    headOf(await settled(journal.commit(await currentHead(journal), unknown)));
+  });
+});
+
+describe("a session of more entries than are kept", () => {
+  test("S3: finds an old id in the archive, and the last ones without it", async () => {
+    maxLogBytes = 10 * usualBytes;
+    const first = await owner("pod-1");
+    for (let from = 1; from <= 4_200; from += 300) {
+      await first.commit(messageRecord("s", from, from + 299));
+    }
+    while (first.journal.state().unarchivedEntries > 0) await first.journal.flush();
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    await next.recover(taken);
+    const again = (clientId: string) =>
+      record({
+        entries: [entry("s", 4_201, { clientId })],
+        headers: [header("s", { lastSeq: 4_201 })],
+      });
+    const found = (seq: number) => ({
+      type: "duplicate",
+      found: [{ sessionId: "s", clientId: `s/${seq}`, seq }],
+    });
+    expect(await next.header("s")).toMatchObject({ lastSeq: 4_200 });
+    expect(await next.commit(taken, again("s/3"))).toEqual(found(3));
+    trouble = "away";
+    expect(await next.commit(taken, again("s/4000"))).toEqual(found(4_000));
+    // It is older than what is kept, and can't be looked up.
+    headOf(await next.commit(taken, again("s/5")));
+  });
+});
+
+test("S3: an id that another owner has stored and archived is a duplicate to one that takes its log back", async () => {
+  const first = await owner("pod-1");
+  await first.commit(messageRecord("s", 1));
+  const second = await owner("pod-2");
+  await second.commit(messageRecord("s", 2));
+  await second.journal.flush();
+  const taken = await take(first.journal, 0, "pod-1");
+  await settled(first.journal.recover(taken));
+  await first.journal.flush();
+  const again = record({
+    entries: [entry("s", 3, { clientId: "s/2" })],
+    headers: [header("s", { lastSeq: 3 })],
+  });
+  expect(await settled(first.journal.commit(taken, again))).toEqual({
+    type: "duplicate",
+    found: [{ sessionId: "s", clientId: "s/2", seq: 2 }],
+  });
+});
+
+async function currentHead(journal: ArchivedJournal): Promise<Head> {
+  return (await journal.heads())[0]!;
+}
+
+describe("a flush", () => {
+  test.each(["after", "before", "late"] as const)(
+    "O2: whose answer is lost %s it was stored is stored once",
+    async (when) => {
+      const { journal, commit } = await owner();
+      await commit(busyRecord("s", 1));
+      trouble = when;
+      await journal.flush();
+      const isStored = when === "after";
+      expect(journal.state()).toMatchObject({
+        isAway: !isStored,
+        unarchivedEntries: isStored ? 0 : 1,
+      });
+      await commit(messageRecord("s", 2));
+      await journal.flush();
+      expect(await archivedSeqs("s")).toEqual([1, 2]);
+      for (const land of late) expect((await land())[0]).toEqual([]);
+      expect(await archivedSeqs("s")).toEqual([1, 2]);
+      const after = await all("session");
+      expect(after).toMatchObject([{ last_seq: 2 }]);
+    },
+  );
+
+  test("O7: of an owner that has lost its log repeats nothing, and takes nothing back", async () => {
+    const old = await owner("pod-1");
+    await old.commit(messageRecord("s", 1));
+    trouble = "late";
+    await old.journal.flush();
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    await next.recover(taken);
+    const gone = header("s", { lastSeq: 1, status: "deleted" });
+    const at = headOf(await next.commit(taken, record({ headers: [gone] })));
+    while ((await standing()) < at.offset) await next.flush();
+    expect(await standing()).toBe(at.offset);
+    for (const land of late) expect((await land())[0]).toEqual([]);
+    await old.journal.flush();
+    expect(await standing()).toBe(at.offset);
+    expect(await archivedSeqs("s")).toEqual([]);
+    expect(await all("session")).toMatchObject([{ status: "deleted" }]);
+  });
+
+  test("that another owner was ahead of goes on from there", async () => {
+    const old = await owner("pod-1");
+    await old.commit(messageRecord("s", 1));
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    await next.recover(taken);
+    // It still has the log, as far as it knows.
+    await old.journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1]);
+    headOf(await next.commit(taken, messageRecord("s", 2)));
+    await next.flush();
+    expect(await archivedSeqs("s")).toEqual([1]);
+    await next.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+  });
+
+  test("that is refused as a whole is stored in parts, and nothing of it is set aside", async () => {
+    const { journal, commit } = await owner();
+    for (const seq of [1, 2, 3, 4]) await commit(messageRecord("s", seq));
+    trouble = "refused";
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3, 4]);
+    expect(journal.state()).toMatchObject({ aside: 0, leftOut: 0, unarchivedEntries: 0 });
+  });
+
+  test("S2: of a record that the database refuses leaves a placeholder, and its bytes aside", async () => {
+    const { journal, commit } = await owner();
+    await sound.write([
+      sql`create trigger refuse before insert on ${table("message")}
+        when new.author = 'refused' begin select raise(abort, 'no such author'); end`,
+    ]);
+    await commit(messageRecord("s", 1));
+    const bad = entry("s", 2, { author: "refused" });
+    await commit(record({ entries: [bad], headers: [header("s", { lastSeq: 2 })] }));
+    await commit(messageRecord("s", 3));
+    await commit(messageRecord("t", 1));
+    while (journal.state().unarchivedEntries > 0) await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3]);
+    expect(await archivedSeqs("t")).toEqual([1]);
+    const [, placeholder] = await journal.entries("s", everything);
+    expect(placeholder).toMatchObject({ author: "", messageId: "aside-2" });
+    const [aside] = await all("archive_aside");
+    expect(aside!["reason"]).toContain("no such author");
+    expect(aside!["body"]).toContain("said 2");
+    expect(journal.state().aside).toBe(1);
+  });
+
+  test("S3: leaves out a client id that is stored under another seq, and counts it", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1, 2));
+    await journal.flush();
+    // As when the database was away for longer than ids are kept.
+    await sound.write([sql`update ${table("message")} set client_id = 'later' where seq = 1`]);
+    const again = record({
+      entries: [entry("s", 3, { clientId: "later" })],
+      headers: [header("s", { lastSeq: 3 })],
+    });
+    await commit(again);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3]);
+    expect(journal.state()).toMatchObject({ leftOut: 1, aside: 0, unarchivedEntries: 0 });
+    const ids = await rows(sql`select client_id from ${table("message")} order by seq`);
+    expect(ids.map((row) => row["client_id"])).toEqual(["later", "s/2", null]);
+  });
+});
+
+describe("an archive that was set back", () => {
+  /** Takes the archive back to a watermark, as a restored backup does. */
+  const setBack = async (before: readonly Row[], keep: number) => {
+    const [row] = before;
+    await sound.write([
+      sql`update ${table("log_watermark")}
+        set log_offset = ${row!["log_offset"]}, record_id = ${row!["record_id"]},
+          chain = ${row!["chain"]}`,
+      sql`delete from ${table("message")} where seq > ${keep}`,
+      sql`update ${table("session")} set last_offset = ${row!["log_offset"]}, last_seq = ${keep}`,
+    ]);
+  };
+
+  test("is filled again from what the log has kept, while its owner goes on", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    const before = await all("log_watermark");
+    for (const seq of [2, 3, 4]) await commit(messageRecord("s", seq));
+    await journal.flush();
+    await setBack(before, 1);
+    await commit(messageRecord("s", 5));
+    await journal.flush();
+    expect(await readSeqs(journal, "s")).toEqual([1, 2, 3, 4, 5]);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3, 4, 5]);
+    expect(warnings).toContain("the archive was set back, and is filled again from the log");
+  });
+
+  test("is filled again by the next owner, before it serves", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    const before = await all("log_watermark");
+    for (const seq of [2, 3, 4]) await commit(messageRecord("s", seq));
+    journal.start();
+    await clock.advance(2_000);
+    await journal.stop();
+    await setBack(before, 1);
+    const next = open("pod-2");
+    await next.recover(await take(next, 0, "pod-2"));
+    expect(await readSeqs(next, "s")).toEqual([1, 2, 3, 4]);
+    await next.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2, 3, 4]);
+  });
+
+  test("beyond what the log has kept isn't served, with a sentence", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    const before = await all("log_watermark");
+    journal.start();
+    for (let seq = 2; seq <= 60; seq++) {
+      const parts = [{ type: "text", text: "a".repeat(10_000) }];
+      const entries = [entry("s", seq, { parts })];
+      await commit(record({ entries, headers: [header("s", { lastSeq: seq })] }));
+      await clock.advance(1_100);
+    }
+    expect(journal.state().trims).toBeGreaterThan(0);
+    await journal.stop();
+    await setBack(before, 1);
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    await expect(next.recover(taken)).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("was set back to") as string,
+    });
+  });
+});
+
+describe("marks", () => {
+  test("don't fence their owner, and let the next one begin where the archive ends", async () => {
+    const { journal, commit, head } = await owner();
+    journal.start();
+    await commit(busyRecord("busy", 1));
+    await commit(messageRecord("s", 1));
+    await clock.advance(1_500);
+    const marked = await currentHead(journal);
+    expect(marked.offset).toBeGreaterThan(head.offset + 2);
+    await commit(messageRecord("s", 2));
+    await journal.stop();
+    trouble = "away";
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    const { busy } = await settled(next.recover(taken));
+    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["busy"]);
+    expect(next.state().unarchivedEntries).toBe(1);
+  });
+
+  test("whose answer is lost are settled before anything else is sent", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    servers.next = "after";
+    journal.start();
+    await clock.advance(1_000);
+    await clock.advance(900);
+    await settled(commit(messageRecord("s", 2)));
+    await settled(commit(messageRecord("s", 3)));
+    expect(await readSeqs(journal, "s")).toEqual([1, 2, 3]);
+    await journal.stop();
+  });
+
+  test("come every second while a session of the log is at work, and no more often", async () => {
+    const { journal, commit } = await owner();
+    journal.start();
+    const at = await commit(busyRecord("s", 1));
+    await clock.advance(10_500);
+    const { offset } = await currentHead(journal);
+    expect(offset - at.offset).toBeGreaterThanOrEqual(8);
+    expect(offset - at.offset).toBeLessThanOrEqual(11);
+    await journal.stop();
+  });
+
+  test("of a log that is followed and gets no records don't fill it", async () => {
+    const { journal, commit } = await owner("pod-1", { isFollowed: () => true });
+    journal.start();
+    const at = await commit(messageRecord("s", 1));
+    await clock.advance(30 * 60_000);
+    expect((await currentHead(journal)).offset - at.offset).toBeGreaterThan(1_500);
+    expect(storedIn(at).length).toBeLessThan(800);
+    await journal.stop();
+  });
+
+  test("S10: let a full log give its margin away once it is archived", async () => {
+    const { journal, commit } = await owner();
+    let seq = 0;
+    const say = () => {
+      const entries = [
+        entry("s", seq + 1, { parts: [{ type: "text", text: "a".repeat(20_000) }] }),
+      ];
+      return commit(record({ entries, headers: [header("s", { lastSeq: seq + 1 })] }));
+    };
+    const fill = async () => {
+      for (;;) {
+        await say();
+        seq++;
+      }
+    };
+    await expect(fill()).rejects.toMatchObject({ code: "overloaded" });
+    expect(seq).toBeGreaterThan(30);
+    journal.start();
+    await clock.advance(3_000);
+    expect(journal.state()).toMatchObject({ unarchivedEntries: 0, trims: 1 });
+    await say();
+    expect(await readSeqs(journal, "s")).toHaveLength(seq + 1);
+    await journal.stop();
+  });
+
+  test("S7: a read of a log that another pod has taken isn't answered from memory", async () => {
+    const old = await owner("pod-1");
+    await old.commit(messageRecord("s", 1));
+    const next = open("pod-2");
+    const taken = await take(next, 0, "pod-2");
+    await next.recover(taken);
+    headOf(await next.commit(taken, messageRecord("s", 2)));
+    clock.jump(2_500);
+    expect(await readSeqs(old.journal, "s")).toEqual([1, 2]);
+  });
+});
+
+describe("a log without an owner", () => {
+  test("is waited for by what reads its sessions", async () => {
+    const { journal, commit } = await owner("pod-1");
+    const last = await commit(messageRecord("s", 1));
+    await journal.release("pod-1", [last]);
+    const reader = open("pod-2");
+    const reading = reader.entries("s", everything);
+    await clock.advance(1_000);
+    const next = open("pod-3");
+    await next.recover(await take(next, 0, "pod-3"));
+    expect(await settled(reading)).toHaveLength(1);
+  });
+
+  test("that gets none is told to a reader after fifteen seconds", async () => {
+    const { journal, commit } = await owner("pod-1");
+    const last = await commit(messageRecord("s", 1));
+    await journal.release("pod-1", [last]);
+    await expect(settled(open("pod-2").header("s"))).rejects.toMatchObject({
+      code: "store_unavailable",
+    });
+  });
+});

@@ -1,0 +1,367 @@
+import { FlotillaError, hasCode, messageOf, storeWideCodes } from "../../../base/errors.ts";
+import type { Ids } from "../../../base/ids.ts";
+import type { Logger } from "../../../base/log.ts";
+import type { Database } from "../../../store/database.ts";
+import { changesOf, type Changes } from "../changes.ts";
+import { firstChain, type Mark } from "../jetstream/message.ts";
+import type { RecordReads } from "../jetstream/record-reads.ts";
+import type { LogRecord } from "../journal.ts";
+import {
+  type AsideItem,
+  findSeqs,
+  insertWatermark,
+  probeEntry,
+  readWatermark,
+  storeFlush,
+  toWatermark,
+  type Watermark,
+} from "../sql/archive.ts";
+import { findIds } from "../sql/reading.ts";
+import { startFold } from "./fold.ts";
+import type { LoadRecord } from "./peek.ts";
+import type { KeptRecord, Unarchived } from "./unarchived.ts";
+
+/** A log that is moved into the archive, by the pod that owns it. */
+export type FlushedLog = {
+  readonly logId: number;
+  readonly incarnation: string;
+  readonly unarchived: Unarchived;
+  readonly load: LoadRecord;
+  /** Up to where the archive is known to have had the log, at some time. */
+  archivedTo: number;
+  /** Where the archive stands, as it was last seen; undefined if that isn't known. */
+  watermark: Watermark | undefined;
+  /** Why the log can't be served. */
+  refusal: string | undefined;
+  /** The last mark that is stored. */
+  lastMark(): Pick<Mark, "archived" | "chain">;
+  /** The last message of the log, if all records up to it are archived. */
+  idleEnd(): Watermark | undefined;
+  /**
+   * Takes records from the log that the archive has lost, from behind this watermark up to `archivedTo`, if
+   * the log still has them, and its message there is the one that the archive has.
+   */
+  refill(from: Watermark): ReturnType<RecordReads["readRange"]>;
+};
+
+export type Flushed = {
+  /** Whether there is more to store. */
+  readonly isBehind: boolean;
+  readonly sessionIds: ReadonlySet<string>;
+  readonly bytes: number;
+};
+
+/** Moves what logs have into the database: each transaction moves the watermark and what it stands for. */
+export type Flusher = {
+  /** Learns where the archive stands. Sets the refusal of a log whose archive lacks too much. */
+  begin(log: FlushedLog): Promise<void>;
+  /** Stores the next records of a log in one transaction. Rejects if the database didn't take them now. */
+  flush(log: FlushedLog): Promise<Flushed>;
+  /** How much the database has refused, and client ids that were stored before under another seq. */
+  readonly aside: number;
+  readonly leftOut: number;
+};
+
+export type FlusherParts = { database: Database; ids: Ids; log: Logger };
+
+const maxEntries = 1_000;
+const maxBytes = 4 * 1_024 * 1_024;
+const maxRecords = 1_000;
+/** Marks and owners above the watermark, before it is moved over them. */
+const maxIdleMessages = 60;
+
+type Batch = { readonly changes: Changes; readonly last: KeptRecord; readonly records: number };
+/** The first of these records, with all that is to be stored of it, and what isn't. */
+type Alone = { changes: Changes; aside: AsideItem[] };
+
+export function createFlusher({ database, ids, log: logger }: FlusherParts): Flusher {
+  let setAside = 0;
+  let leftOut = 0;
+
+  const readStanding = async (logId: number): Promise<Watermark | undefined> =>
+    (await database.read(readWatermark(logId))).map(toWatermark)[0];
+
+  const begin: Flusher["begin"] = async (log) => {
+    const { logId, incarnation } = log;
+    const mark = log.lastMark();
+    const isNew = mark.chain === firstChain(incarnation);
+    let found = await readStanding(logId);
+    if (!found && isNew) {
+      const first = { logId, incarnation, offset: mark.archived, recordId: "", chain: mark.chain };
+      await database.write([insertWatermark(first)]);
+      found = await readStanding(logId);
+      if (!found) {
+        log.refusal = `log ${logId} can't be archived: the database has sessions of other logs. Use a database without sessions, or the one that belongs to these logs`;
+        return;
+      }
+    }
+    log.archivedTo = Math.max(log.archivedTo, mark.archived);
+    const { archivedTo } = log;
+    if (!found || found.incarnation !== incarnation) {
+      log.refusal = `log ${logId} can't be served: the database has nothing of its archive, which reached ${archivedTo}. Restore a backup that has it`;
+      return;
+    }
+    if (found.offset < archivedTo) {
+      const refilled = await log.refill(found);
+      if (refilled !== "whole") {
+        const why = refilled === "trimmed" ? "the log begins later" : "the log has other records";
+        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and ${why}. Restore a backup that reaches ${archivedTo}`;
+        return;
+      }
+      const lost = { log: logId, from: found.offset, to: archivedTo };
+      logger.warn(lost, "the archive was set back, and is filled again from the log");
+    }
+    log.refusal = undefined;
+    stand(log, found);
+  };
+
+  /** The archive is here now. Returns the sessions of which it has more than before. */
+  const stand = (log: FlushedLog, watermark: Watermark): ReadonlySet<string> => {
+    log.watermark = watermark;
+    log.archivedTo = Math.max(log.archivedTo, watermark.offset);
+    return log.unarchived.archived(watermark.offset);
+  };
+
+  const recordOf = async (log: FlushedLog, kept: KeptRecord): Promise<LogRecord> =>
+    kept.record ?? log.load(kept.offset);
+
+  /** The changes of the first records, as many as one transaction takes. */
+  const batchOf = async (log: FlushedLog, most: number): Promise<Batch | undefined> => {
+    const fold = startFold();
+    let last: KeptRecord | undefined;
+    let [entries, bytes, records] = [0, 0, 0];
+    for (const kept of log.unarchived.first(most)) {
+      entries += kept.entries;
+      bytes += kept.bytes;
+      if (last && (entries > maxEntries || bytes > maxBytes)) break;
+      if (!fold.add(changesOf(await recordOf(log, kept)))) break;
+      last = kept;
+      records++;
+    }
+    return last && { changes: fold.changes, last, records };
+  };
+
+  /** Stores changes with the watermark. Rejects if they aren't stored, or not for certain. */
+  const store = async (
+    log: FlushedLog,
+    to: Watermark,
+    changes: Changes,
+    aside: readonly AsideItem[] = [],
+  ): Promise<ReadonlySet<string>> => {
+    const from = log.watermark!.offset;
+    try {
+      const flush = { from, to, flushId: ids.next(), changes, aside };
+      const [moved] = await database.write(storeFlush(flush));
+      if (moved!.length > 0) {
+        setAside += aside.length;
+        return stand(log, to);
+      }
+    } catch (error) {
+      if (!hasCode(error, "unknown_outcome")) throw error;
+    }
+    return resolve(log, from, to);
+  };
+
+  /** Reads what became of a flush whose answer was lost, or that met another watermark. */
+  const resolve = async (
+    log: FlushedLog,
+    from: number,
+    to: Watermark,
+  ): Promise<ReadonlySet<string>> => {
+    const found = await readStanding(log.logId);
+    const isSame = found?.incarnation === log.incarnation;
+    if (found && isSame && found.offset === to.offset && found.recordId === to.recordId) {
+      return stand(log, to);
+    }
+    // The next owner of the log has moved it, with the same records.
+    if (found && isSame && found.offset > from) return stand(log, found);
+    // It isn't stored, or not yet: sent again, it moves the watermark once.
+    if (found && isSame && found.offset === from) throw notStored(log);
+    log.watermark = undefined;
+    await begin(log);
+    return new Set();
+  };
+
+  /** What of a record that the database refuses can be stored after all. */
+  const reduce = async ({ offset }: KeptRecord, record: LogRecord): Promise<Alone> => {
+    const changes = changesOf(record);
+    const { entries } = changes;
+    const taken = new Set(
+      (await database.read(findSeqs(entries))).map((row) => keyOf(row["session_id"], row["seq"])),
+    );
+    const named = entries.flatMap(({ sessionId, clientId }) =>
+      clientId === null ? [] : [{ sessionId, clientId }],
+    );
+    const used = new Set(
+      (await database.read(findIds(named))).map((row) =>
+        keyOf(row["session_id"], row["client_id"]),
+      ),
+    );
+    const aside: AsideItem[] = [];
+    const kept: Changes["entries"][number][] = [];
+    for (const entry of entries) {
+      const place = record.entries.indexOf(entry);
+      const item = (why: string) => asideOf(offset, place, entry, why);
+      if (taken.has(keyOf(entry.sessionId, entry.seq))) {
+        aside.push(item("another entry is in its place"));
+        continue;
+      }
+      const isUsed = entry.clientId !== null && used.has(keyOf(entry.sessionId, entry.clientId));
+      if (isUsed) leftOut++;
+      else if (entry.clientId !== null) used.add(keyOf(entry.sessionId, entry.clientId));
+      const stored = isUsed ? { ...entry, clientId: null } : entry;
+      const refused = await refusalOf(stored);
+      if (refused !== undefined) aside.push(item(refused));
+      kept.push(refused === undefined ? stored : placeholderOf(entry));
+    }
+    return { changes: { ...changes, entries: kept }, aside };
+  };
+
+  /** Why the database doesn't take the values of an entry. */
+  const refusalOf = async (entry: Changes["entries"][number]): Promise<string | undefined> => {
+    try {
+      await database.read(probeEntry(entry));
+      return undefined;
+    } catch (error) {
+      if (hasCode(error, ...storeWideCodes)) throw error;
+      return messageOf(error);
+    }
+  };
+
+  /** Stores a record that was refused: what can be stored of it, and the rest where operators find it. */
+  const storeRefused = async (
+    log: FlushedLog,
+    kept: KeptRecord,
+    error: unknown,
+  ): Promise<ReadonlySet<string>> => {
+    const record = await recordOf(log, kept);
+    const to = watermarkAt(log, kept);
+    const reason = messageOf(error);
+    const { changes, aside } = await reduce(kept, record);
+    const none = startFold().changes;
+    const ways: Alone[] = [
+      { changes, aside },
+      // Whatever is refused besides entries: sessions at least show that there was something.
+      {
+        changes: {
+          ...none,
+          headers: changes.headers,
+          members: changes.members,
+          entries: changes.entries.map(placeholderOf),
+          deleted: changes.deleted,
+        },
+        aside: [wholeOf(kept.offset, record, reason)],
+      },
+      { changes: none, aside: [wholeOf(kept.offset, record, reason)] },
+    ];
+    let last = error;
+    for (const way of ways) {
+      try {
+        const changed = await store(log, to, way.changes, way.aside);
+        const fields = { log: log.logId, offset: kept.offset, aside: way.aside.length };
+        logger.error({ ...fields, error: reason }, "the archive refused a part of a record");
+        return changed;
+      } catch (again) {
+        if (hasCode(again, ...storeWideCodes)) throw again;
+        last = again;
+      }
+    }
+    throw last;
+  };
+
+  const flushRecords = async (log: FlushedLog): Promise<Flushed> => {
+    for (let most = maxRecords; ; most = Math.ceil(most / 2)) {
+      const batch = await batchOf(log, most);
+      if (!batch) return flushIdle(log);
+      const bytesBefore = log.unarchived.bytes;
+      const done = (sessionIds: ReadonlySet<string>): Flushed => ({
+        isBehind: log.unarchived.records > 0,
+        sessionIds,
+        bytes: Math.max(0, bytesBefore - log.unarchived.bytes),
+      });
+      try {
+        return done(await store(log, watermarkAt(log, batch.last), batch.changes));
+      } catch (error) {
+        if (hasCode(error, ...storeWideCodes)) throw error;
+        // One of its records may be at fault, so store halves until that one is alone.
+        if (batch.records === 1) return done(await storeRefused(log, batch.last, error));
+        most = batch.records;
+      }
+    }
+  };
+
+  /** Moves the watermark over marks and owners, so that a log without records can be trimmed too. */
+  const flushIdle = async (log: FlushedLog): Promise<Flushed> => {
+    const end = log.idleEnd();
+    const isFar = end && end.offset - log.watermark!.offset >= maxIdleMessages;
+    if (isFar) await store(log, end, startFold().changes);
+    return { isBehind: false, sessionIds: new Set(), bytes: 0 };
+  };
+
+  return {
+    begin,
+    async flush(log) {
+      if (!log.watermark) await begin(log);
+      if (log.refusal !== undefined) throw new FlotillaError("store_missing", log.refusal);
+      return flushRecords(log);
+    },
+    get aside() {
+      return setAside;
+    },
+    get leftOut() {
+      return leftOut;
+    },
+  };
+}
+
+function watermarkAt({ logId, incarnation }: FlushedLog, kept: KeptRecord): Watermark {
+  const { offset, recordId, chain } = kept;
+  return { logId, incarnation, offset, recordId, chain };
+}
+
+function keyOf(...parts: readonly unknown[]): string {
+  return JSON.stringify(parts.map(String));
+}
+
+function notStored({ logId }: FlushedLog): FlotillaError {
+  return new FlotillaError("store_unavailable", `a flush of log ${logId} wasn't stored`);
+}
+
+const placeholderText =
+  "This entry was acknowledged, and the database refused it. Its content is in the table archive_aside.";
+
+/** Stands for an entry that the database refuses, where users see that there was one. */
+function placeholderOf({
+  sessionId,
+  seq,
+  role,
+  atMs,
+}: LogRecord["entries"][number]): LogRecord["entries"][number] {
+  return {
+    sessionId,
+    seq,
+    kind: "message",
+    role,
+    author: "",
+    messageId: `aside-${seq}`,
+    clientId: null,
+    tokens: 0,
+    parts: [{ type: "text", text: placeholderText }],
+    atMs,
+  };
+}
+
+function asideOf(
+  offset: number,
+  place: number,
+  entry: LogRecord["entries"][number],
+  reason: string,
+): AsideItem {
+  const { sessionId, seq } = entry;
+  return { offset, place, sessionId, seq, body: JSON.stringify(entry), reason };
+}
+
+function wholeOf(offset: number, record: LogRecord, reason: string): AsideItem {
+  const body = JSON.stringify(record);
+  return { offset, place: -1, sessionId: null, seq: null, body, reason };
+}

@@ -1,0 +1,359 @@
+import type { Clock } from "../../../base/clock.ts";
+import { FlotillaError, hasCode, messageOf } from "../../../base/errors.ts";
+import type { Ids } from "../../../base/ids.ts";
+import { settledWithin } from "../../../base/timeout.ts";
+import type { Header } from "../../conversation/header.ts";
+import { changesOf } from "../changes.ts";
+import type { StreamLog } from "../jetstream/log.ts";
+import type { CommitResult, Head, LogRecord } from "../journal.ts";
+import type { FlushedLog } from "./flusher.ts";
+import { createPeeks, type Peeks } from "./peek.ts";
+import type { StoredIds } from "./stored-ids.ts";
+import { createUnarchived, type LoggedRecord, type Unarchived } from "./unarchived.ts";
+
+/**
+ * A log that this process owns, from the replay on: what isn't archived of it, its marks, and its end. Marks
+ * are messages of the log too, so its end may be further than the head that its owner knows; a commit at
+ * that head goes behind the marks. One message is sent at a time.
+ */
+export type ServedLog = FlushedLog & {
+  readonly term: number;
+  readonly peeks: Peeks;
+  /** Another pod has taken the log, or it was released. */
+  readonly isOver: boolean;
+  /** How many sessions have work under way. */
+  readonly busy: number;
+  busyHeaders(): readonly Header[];
+  /** When the last message was sent that is known to be stored. */
+  readonly provenMs: number;
+  /** Reads the last client ids of a session, so that its next record needs no read. Never rejects. */
+  prepareIds(sessionId: string): Promise<void>;
+  commit(at: Head, record: LogRecord): Promise<CommitResult>;
+  /** True if no other pod had taken the log when this was called, or shortly before. */
+  prove(maxAgeMs: number): Promise<boolean>;
+  /** So many bytes of records have come into the archive. */
+  addArchived(bytes: number): void;
+  /**
+   * Marks the log if the archive has moved, or if `isWanted` and nothing has proven it lately. Then trims
+   * it. Returns whether it has trimmed.
+   */
+  tend(options: { isWanted: boolean }): Promise<boolean>;
+  release(podId: string, head: Head): Promise<void>;
+};
+
+export type ServedLogParts = {
+  head: Head;
+  /** When the message was sent that the log was taken with. */
+  takenMs: number;
+  stream: StreamLog;
+  storedIds: StoredIds;
+  clock: Clock;
+  ids: Ids;
+  /** What records take in memory at most. */
+  maxHeldBytes?: number | undefined;
+};
+
+/** How long a log keeps what is archived: for an archive that is set back, and for what is sent again. */
+const marginMs = 600_000;
+const marginBytes = 64 * 1_024 * 1_024;
+/** Of a small log, no more than this part of it. */
+const marginShare = 0.25;
+/** How exactly it is known how old and how large the margin is. */
+const marginStepMs = 10_000;
+const marginSteps = 16;
+const markMs = 1_000;
+/** How long a commit waits for a mark that is on its way. */
+const turnMs = 700;
+
+type BusySession = { readonly header: Header; readonly offset: number };
+type SentMark = {
+  readonly recordId: string;
+  readonly archived: number;
+  readonly busy: readonly Header[];
+};
+
+/** Replays a log that was taken at `head`. Only what this returns is served. */
+export async function createServedLog(parts: ServedLogParts): Promise<ServedLog> {
+  const { head: taken, stream, storedIds, clock, ids, maxHeldBytes } = parts;
+  const { logId, incarnation, term } = taken;
+  const busy = new Map<string, BusySession>();
+  let unarchived = createUnarchived({ maxHeldBytes });
+  /** The end of the log, and the last head that the owner was given. */
+  let end = taken;
+  let known = taken;
+  let isOver = false;
+  let provenMs = parts.takenMs;
+  let markedMs = -Infinity;
+  /** A mark that was sent and may still be stored. Nothing else is sent before that is known. */
+  let sentMark: SentMark | undefined;
+  /** A record that was sent and may still be stored. Its owner sends it again. */
+  let sentRecordId: string | undefined;
+  let turn: Promise<unknown> = Promise.resolve();
+  let inLine = 0;
+  let archivedBytes = 0;
+  let isFull = false;
+  /** Where marks have stood, when, and how much was archived by then. */
+  let margin: { readonly offset: number; readonly atMs: number; readonly bytes: number }[] = [];
+
+  const add = (logged: LoggedRecord): void => {
+    unarchived.add(logged, clock.monotonic());
+    const { offset } = logged;
+    for (const header of logged.record.headers) {
+      const isBusy = header.work !== null && header.status !== "deleted";
+      if (isBusy) busy.set(header.sessionId, { header, offset });
+      else busy.delete(header.sessionId);
+    }
+  };
+
+  const recovered = await stream.recover(taken, add);
+  const first = stream.lastMark(logId)!;
+  const lastMark = () => stream.lastMark(logId) ?? first;
+  for (const header of recovered.busy) {
+    if (!busy.has(header.sessionId)) {
+      busy.set(header.sessionId, { header, offset: first.archived });
+    }
+  }
+  margin.push({ offset: first.archived, atMs: clock.monotonic(), bytes: 0 });
+
+  /** One at a time, in order. Rejects if what is before it takes too long, and then does nothing. */
+  const inTurn = async <Result>(act: () => Promise<Result>): Promise<Result> => {
+    const before = turn;
+    const own = Promise.withResolvers<void>();
+    turn = before.then(() => own.promise);
+    try {
+      if (inLine++ > 0) {
+        const free = before.then(() => true);
+        const isFree = await settledWithin(clock, turnMs, free);
+        if (!isFree) throw unavailable(`log ${logId} waits for an earlier message`);
+      }
+      return await act();
+    } finally {
+      inLine--;
+      own.resolve();
+    }
+  };
+
+  const load = (offset: number): Promise<LogRecord> => stream.readRecord(end, offset);
+  let peeks = createPeeks(unarchived, load);
+
+  const lose = (): void => {
+    isOver = true;
+  };
+
+  /** Sends a mark. It is settled, or in doubt until the next message wants to be sent. */
+  const sendMark = async (mark: SentMark): Promise<void> => {
+    const sentMs = clock.monotonic();
+    try {
+      const marked = await stream.mark(end, mark);
+      sentMark = undefined;
+      if (marked.type !== "committed") return lose();
+      end = marked.head;
+      provenMs = sentMs;
+      markedMs = sentMs;
+    } catch (error) {
+      if (hasCode(error, "unknown_outcome")) sentMark = mark;
+      throw error;
+    }
+  };
+
+  /** Whatever comes next goes behind a mark that was sent, if it is stored. */
+  const settleMark = async (): Promise<void> => {
+    if (!sentMark) return;
+    try {
+      await sendMark(sentMark);
+    } catch (error) {
+      throw unavailable(`a mark of log ${logId} isn't answered: ${messageOf(error)}`);
+    }
+  };
+
+  const markNow = (): Promise<void> =>
+    inTurn(async () => {
+      if (sentMark) return settleMark();
+      // What is in doubt has the next place, perhaps.
+      if (isOver || sentRecordId !== undefined) return;
+      const archived = Math.max(log.watermark?.offset ?? 0, lastMark().archived);
+      const headers = [...busy.values()].filter(({ offset }) => offset <= archived);
+      await sendMark({
+        recordId: ids.next(),
+        archived,
+        busy: headers.map(({ header }) => header),
+      });
+    });
+
+  const commitHere = async (at: Head, record: LogRecord): Promise<CommitResult> => {
+    if (isOver) return { type: "fenced" };
+    if (!isAt(known, at)) {
+      // Sent again, because the answer to its first send was lost on the way to its owner.
+      const isSame =
+        at.term === term && at.offset < known.offset && record.recordId === known.recordId;
+      return isSame ? { type: "committed", head: known } : { type: "fenced" };
+    }
+    if (log.refusal !== undefined) throw new FlotillaError("unavailable", log.refusal);
+    if (sentRecordId !== record.recordId) {
+      // What can't be applied must not be in the log.
+      changesOf(record);
+      const found = await storedIds.find(record, unarchived);
+      if (found.length > 0) return { type: "duplicate", found };
+    }
+    await settleMark();
+    if (isOver) return { type: "fenced" };
+    const sentMs = clock.monotonic();
+    let result: CommitResult;
+    try {
+      result = await stream.commit(end, record);
+    } catch (error) {
+      if (hasCode(error, "unknown_outcome")) sentRecordId = record.recordId;
+      if (hasCode(error, "overloaded")) isFull = true;
+      throw error;
+    }
+    sentRecordId = undefined;
+    if (result.type !== "committed") {
+      lose();
+      return result;
+    }
+    end = known = result.head;
+    provenMs = sentMs;
+    add({ offset: end.offset, chain: stream.lastEnd(logId)!.chain, record });
+    storedIds.add(record);
+    return result;
+  };
+
+  /** How much of what is archived the log keeps at most. */
+  const maxMargin = Math.min(marginBytes, stream.maxLogBytes * marginShare);
+
+  const addMargin = (offset: number): void => {
+    const atMs = clock.monotonic();
+    const last = margin.at(-1);
+    const isSoon = last && atMs - last.atMs < marginStepMs;
+    if (isSoon && archivedBytes - last.bytes < maxMargin / marginSteps) return;
+    margin.push({ offset, atMs, bytes: archivedBytes });
+  };
+
+  /** The offset below which the log need not be kept; undefined if it has none that is new. */
+  const trimBelow = (): number | undefined => {
+    // Appends are worth more than a margin.
+    if (isFull) {
+      margin = [];
+      return lastMark().archived;
+    }
+    const nowMs = clock.monotonic();
+    const past = margin.findLast(
+      ({ atMs, bytes }) => nowMs - atMs > marginMs || archivedBytes - bytes > maxMargin,
+    );
+    if (!past) return undefined;
+    margin = margin.slice(margin.indexOf(past) + 1);
+    return past.offset;
+  };
+
+  const log: ServedLog = {
+    logId,
+    incarnation,
+    term,
+    archivedTo: first.archived,
+    watermark: undefined,
+    refusal: undefined,
+    load,
+    get unarchived(): Unarchived {
+      return unarchived;
+    },
+    get peeks() {
+      return peeks;
+    },
+    prepareIds: (sessionId) => storedIds.prepare(sessionId, unarchived),
+    get isOver() {
+      return isOver;
+    },
+    get busy() {
+      return busy.size;
+    },
+    get provenMs() {
+      return provenMs;
+    },
+    busyHeaders: () => recovered.busy,
+    lastMark,
+
+    idleEnd() {
+      const last = stream.lastEnd(logId);
+      const isKnown = last && isAt(last.head, end) && unarchived.records === 0;
+      if (!isKnown || sentMark || sentRecordId !== undefined) return undefined;
+      return { logId, incarnation, ...pick(end), chain: last.chain };
+    },
+
+    refill: (from) =>
+      inTurn(async () => {
+        const lost: LoggedRecord[] = [];
+        const { offset: after, chain } = from;
+        const range = { after, chain, through: log.archivedTo };
+        const found = await stream.readRange(end, range, (each) => lost.push(each));
+        if (found !== "whole") return found;
+        const refilled = createUnarchived({ maxHeldBytes });
+        for (const each of lost) refilled.add(each, clock.monotonic());
+        for (const kept of unarchived.first(unarchived.records)) {
+          if (kept.offset <= log.archivedTo) continue;
+          const record = kept.record ?? (await load(kept.offset));
+          refilled.add({ offset: kept.offset, chain: kept.chain, record }, kept.addedMs);
+        }
+        unarchived = refilled;
+        peeks = createPeeks(unarchived, load);
+        return found;
+      }),
+
+    commit: (at, record) => inTurn(() => commitHere(at, record)),
+
+    async prove(maxAgeMs) {
+      const isProven = () => clock.monotonic() - provenMs < maxAgeMs;
+      if (!isOver && !isProven()) await markNow();
+      if (!isOver && !isProven()) throw unavailable(`log ${logId} has a record in doubt`);
+      return !isOver;
+    },
+
+    addArchived(bytes) {
+      archivedBytes += bytes;
+    },
+
+    async tend({ isWanted }) {
+      const nowMs = clock.monotonic();
+      if (isOver) return false;
+      const marked = lastMark().archived;
+      const hasMoved = (log.watermark?.offset ?? 0) > marked;
+      const isUnproven = isWanted && nowMs - provenMs >= markMs;
+      if ((hasMoved || isUnproven) && nowMs - markedMs >= markMs) await markNow();
+      if (isOver) return false;
+      const { archived } = lastMark();
+      if (archived > marked) addMargin(archived);
+      const below = trimBelow();
+      if (below === undefined) return false;
+      isFull = false;
+      // An archive that was set back needs what it has lost.
+      await stream.trim(end, Math.min(below, log.watermark?.offset ?? 0));
+      return true;
+    },
+
+    async release(podId, head) {
+      await inTurn(async () => {
+        await settleMark().catch(() => {});
+        const at = isAt(known, head) ? end : head;
+        lose();
+        await stream.release(podId, [at]);
+      });
+    },
+  };
+  return log;
+}
+
+function pick({ offset, recordId }: Head): Pick<Head, "offset" | "recordId"> {
+  return { offset, recordId };
+}
+
+function isAt(one: Head, other: Head): boolean {
+  return (
+    one.incarnation === other.incarnation &&
+    one.term === other.term &&
+    one.offset === other.offset &&
+    one.recordId === other.recordId
+  );
+}
+
+function unavailable(message: string): FlotillaError {
+  return new FlotillaError("store_unavailable", message);
+}

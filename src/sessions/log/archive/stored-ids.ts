@@ -1,0 +1,160 @@
+import type { Clock } from "../../../base/clock.ts";
+import { FlotillaError, hasCode, storeAwayCodes } from "../../../base/errors.ts";
+import { settledWithin } from "../../../base/timeout.ts";
+import type { Database } from "../../../store/database.ts";
+import type { LogRecord, StoredClientId } from "../journal.ts";
+import { findIds } from "../sql/reading.ts";
+import { readLastIds } from "../sql/archive.ts";
+import type { Unarchived } from "./unarchived.ts";
+
+/**
+ * Finds client ids of a record that were stored before. A log of messages can't compare them, so its owner
+ * does: with all that isn't archived, and with the last of each session, which are read with its header. An
+ * id of a longer session that isn't among them is looked up. While the database is away it counts as new.
+ */
+export type StoredIds = {
+  /** Reads the last ids of a session, so that its next record needs no read. Never rejects. */
+  prepare(sessionId: string, unarchived: Unarchived): Promise<void>;
+  /** Ids of the record's entries that have another seq. Throws `internal` if a seq is taken. */
+  find(record: LogRecord, unarchived: Unarchived): Promise<StoredClientId[]>;
+  /** The record is stored. */
+  add(record: LogRecord): void;
+};
+
+type KnownSession = {
+  lastSeq: number;
+  ids: Map<string, number>;
+  /** Whether these are all ids that the session has. */
+  readonly isWhole: boolean;
+};
+
+/** What isn't in the database yet, or comes while it is read. */
+type Reading = { ended: Promise<void>; readonly added: AddedEntry[] };
+type AddedEntry = { readonly seq: number; readonly clientId: string | null };
+
+/** How many of its last entries are read with a session. Repeats come soon after their first send. */
+const maxPerSession = 4_096;
+/** Of all sessions of a log together. */
+const maxIds = 65_536;
+/** What all appends of a log wait at most for an id that isn't known. */
+const lookUpMs = 250;
+
+export function createStoredIds({
+  database,
+  clock,
+  isAway,
+}: {
+  database: Pick<Database, "read">;
+  clock: Clock;
+  /** Whether the database didn't answer lately, so that it isn't waited for. */
+  isAway: () => boolean;
+}): StoredIds {
+  const sessions = new Map<string, KnownSession>();
+  const reading = new Map<string, Reading>();
+  let ids = 0;
+
+  const keep = (sessionId: string, known: KnownSession): void => {
+    drop(sessionId);
+    sessions.set(sessionId, known);
+    ids += known.ids.size;
+    for (const oldest of sessions.keys()) {
+      if (ids <= maxIds || oldest === sessionId) return;
+      drop(oldest);
+    }
+  };
+  const drop = (sessionId: string): void => {
+    ids -= sessions.get(sessionId)?.ids.size ?? 0;
+    sessions.delete(sessionId);
+  };
+
+  const read = async (sessionId: string, added: readonly AddedEntry[]): Promise<void> => {
+    const rows = await database.read(readLastIds(sessionId, maxPerSession + 1));
+    const stored = rows.toReversed().map((row) => ({
+      seq: Number(row["seq"]),
+      clientId: row["client_id"] as string | null,
+    }));
+    const all = [...stored, ...added];
+    const lastSeq = Math.max(0, ...all.map(({ seq }) => seq));
+    const seqs = new Map<string, number>();
+    for (const { seq, clientId } of all) if (clientId !== null) seqs.set(clientId, seq);
+    keep(sessionId, { lastSeq, ids: seqs, isWhole: rows.length <= maxPerSession });
+  };
+
+  const prepare: StoredIds["prepare"] = (sessionId, unarchived) => {
+    if (sessions.has(sessionId)) return Promise.resolve();
+    const known = reading.get(sessionId);
+    if (known) return known.ended;
+    const added: AddedEntry[] = [...unarchived.entriesOf(sessionId)];
+    const ended = read(sessionId, added)
+      .catch(() => {})
+      .finally(() => reading.delete(sessionId));
+    reading.set(sessionId, { ended, added });
+    return ended;
+  };
+
+  /** Waits shortly. Undefined if the database is away. */
+  const shortly = async <Found>(look: () => Promise<Found>): Promise<Found | undefined> => {
+    if (isAway()) return undefined;
+    try {
+      return await settledWithin(clock, lookUpMs, look());
+    } catch (error) {
+      if (hasCode(error, ...storeAwayCodes)) return undefined;
+      throw error;
+    }
+  };
+
+  return {
+    prepare,
+
+    async find(record, unarchived) {
+      const found: StoredClientId[] = [];
+      const unknown: { sessionId: string; clientId: string; seq: number }[] = [];
+      for (const [sessionId, entries] of Map.groupBy(record.entries, (each) => each.sessionId)) {
+        const added = unarchived.entriesOf(sessionId);
+        // A session that begins here has no older ids.
+        const isNew =
+          entries[0]!.seq === 1 || added[0]?.seq === 1 || unarchived.isDeleted(sessionId);
+        if (!isNew && !sessions.has(sessionId)) await shortly(() => prepare(sessionId, unarchived));
+        const known = sessions.get(sessionId);
+        const lastSeq = added.at(-1)?.seq ?? known?.lastSeq ?? 0;
+        for (const { clientId, seq } of entries) {
+          if (seq <= lastSeq) throw seqTaken(sessionId, seq);
+          if (clientId === null) continue;
+          const stored = unarchived.storedId(sessionId, clientId)?.seq ?? known?.ids.get(clientId);
+          if (stored !== undefined) found.push({ sessionId, clientId, seq: stored });
+          else if (!isNew && !known?.isWhole) unknown.push({ sessionId, clientId, seq });
+        }
+      }
+      if (found.length > 0 || unknown.length === 0) return found;
+      const rows = (await shortly(() => database.read(findIds(unknown)))) ?? [];
+      return rows.map((row) => ({
+        sessionId: row["session_id"] as string,
+        clientId: row["client_id"] as string,
+        seq: Number(row["seq"]),
+      }));
+    },
+
+    add(record) {
+      for (const { sessionId, seq, clientId } of record.entries) {
+        reading.get(sessionId)?.added.push({ seq, clientId });
+        const isFirst = seq === 1;
+        const known =
+          sessions.get(sessionId) ??
+          (isFirst ? { lastSeq: 0, ids: new Map<string, number>(), isWhole: true } : undefined);
+        if (!known) continue;
+        const next = { ...known, lastSeq: seq };
+        keep(sessionId, next);
+        if (clientId === null) continue;
+        if (!next.ids.has(clientId)) ids++;
+        next.ids.set(clientId, seq);
+      }
+      for (const { sessionId, status } of record.headers) {
+        if (status === "deleted") drop(sessionId);
+      }
+    },
+  };
+}
+
+function seqTaken(sessionId: string, seq: number): FlotillaError {
+  return new FlotillaError("internal", `session ${sessionId} already has an entry ${seq}`);
+}

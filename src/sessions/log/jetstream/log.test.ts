@@ -1,0 +1,586 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { systemClock } from "../../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../../base/errors.ts";
+import { uuidv7 } from "../../../base/ids.ts";
+import { type Logger, silentLogger } from "../../../base/log.ts";
+import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
+import { seededRandom } from "../../../base/random.ts";
+import {
+  busyRecord,
+  fresh,
+  header,
+  headOf,
+  messageRecord,
+  record,
+  take,
+  turn,
+} from "../../contract/journal-harness.ts";
+import { logContract } from "../../contract/log.ts";
+import {
+  noStreamTroubles,
+  type PublishTrouble,
+  type SimulatedStreams,
+  simulateStreams,
+} from "../../contract/simulated-streams.ts";
+import type { CommitResult, Head, LogRecord } from "../journal.ts";
+import { checkStreams } from "./create-streams.ts";
+import type { StreamEngine } from "./engine.ts";
+import { createStreamLog, type StreamLog } from "./log.ts";
+import type { ReplayedRecord } from "./replay.ts";
+import { checkServers } from "./requirements.ts";
+import { type Deployment, streamName, usualLogBytes } from "./streams.ts";
+
+const random = seededRandom(1);
+const deployment: Deployment = {
+  namespace: "test",
+  clusterId: "c1",
+  replicas: 3,
+  maxLogBytes: usualLogBytes,
+};
+const maxRecordBytes = 8 * 1_024 * 1_024 - 64 * 1_024;
+
+logContract({
+  name: "on simulated JetStream",
+  async open() {
+    const clock = systemClock;
+    const servers = simulateStreams({ clock, random });
+    const open = () =>
+      createStreamLog({
+        engine: servers.connect(),
+        deployment,
+        clock,
+        random,
+        ids: uuidv7(clock, random),
+        log: silentLogger,
+        maxRecordBytes,
+      });
+    return { log: open(), another: async () => open(), close: async () => {} };
+  },
+});
+
+let clock: MovableClock;
+let servers: SimulatedStreams;
+let log: StreamLog;
+let another: StreamLog;
+let warnings: object[];
+
+beforeEach(async () => {
+  clock = movableClock();
+  servers = simulateStreams({ clock, random });
+  warnings = [];
+  log = open();
+  another = open();
+  await log.create(2);
+});
+
+function open(changes: Partial<Deployment> = {}, engine = servers.connect()): StreamLog {
+  const warn: Logger["warn"] = (fields) => void warnings.push(fields);
+  return createStreamLog({
+    engine,
+    deployment: { ...deployment, ...changes },
+    clock,
+    random,
+    ids: uuidv7(clock, random),
+    log: { ...silentLogger, warn },
+    maxRecordBytes,
+  });
+}
+
+/** An engine of which one part answers otherwise. */
+const engineWith = (changes: Partial<StreamEngine>): StreamEngine => ({
+  ...servers.connect(),
+  ...changes,
+});
+
+const nameOf = (head: Head): string => streamName(deployment, { ...head, firstSequence: 1 });
+const storedIn = (head: Head) => servers.stored(nameOf(head));
+
+/** Moves the clock until a call has ended. Gives what it threw on purpose as a value. */
+async function settled<Value>(call: Promise<Value>): Promise<Value | FlotillaError> {
+  let hasEnded = false;
+  const ending = call
+    .catch((error: unknown) => {
+      if (hasCode(error, "internal")) throw error;
+      return error as FlotillaError;
+    })
+    .finally(() => (hasEnded = true));
+  ending.catch(() => {});
+  while (!hasEnded) await clock.advance(50);
+  return ending;
+}
+
+/** Sends the same record to the same place until its outcome is known. */
+async function commitUntilKnown(
+  via: StreamLog,
+  at: Head,
+  sent: LogRecord,
+  onUnknown = async () => {},
+): Promise<CommitResult | FlotillaError> {
+  for (;;) {
+    const result = await settled(via.commit(at, sent));
+    if (!hasCode(result, "unknown_outcome")) return result;
+    await onUnknown();
+  }
+}
+
+async function own(podId = "pod-1"): Promise<Head> {
+  const head = await take(log, 0, podId);
+  await log.recover(head);
+  return head;
+}
+
+async function takeUntilKnown(via: StreamLog, podId: string): Promise<Head> {
+  for (;;) {
+    const seen = (await via.heads())[0]!;
+    const owner = { podId, host: null, recordId: fresh("take") };
+    const taken = await settled(via.take(seen, owner));
+    if (taken !== undefined && !hasCode(taken, "unknown_outcome")) return taken as Head;
+    await servers.land();
+  }
+}
+
+const troubles: readonly PublishTrouble[] = [
+  "before",
+  "after",
+  "late",
+  "proposed",
+  "false_wrong",
+  "doubled",
+];
+
+describe.each(troubles)("a publish meets trouble: %s", (trouble) => {
+  test("O2: the record is stored once, at its place", async () => {
+    const head = await own();
+    const sent = messageRecord("s", 1);
+    servers.next = trouble;
+    const committed = await commitUntilKnown(log, head, sent, () =>
+      trouble === "proposed" ? servers.land() : Promise.resolve(),
+    );
+    expect(committed).toEqual({
+      type: "committed",
+      head: { ...head, offset: head.offset + 1, recordId: sent.recordId },
+    });
+    await servers.land();
+    expect(storedIn(head).map(({ headers }) => headers["Fl-Record"])).toEqual([
+      head.recordId,
+      sent.recordId,
+    ]);
+    headOf(await log.commit(headOf(committed as CommitResult), messageRecord("s", 2)));
+  });
+
+  test("O7: the next owner has it as a whole or never, and its first owner is fenced", async () => {
+    const head = await own();
+    const sent = busyRecord("s", 1);
+    servers.next = trouble;
+    const first = await settled(log.commit(head, sent));
+    const taken = await takeUntilKnown(another, "pod-2");
+    const { busy } = await another.recover(taken);
+    const isStored = storedIn(head).some(({ headers }) => headers["Fl-Record"] === sent.recordId);
+    expect(busy).toHaveLength(isStored ? 1 : 0);
+    await servers.land();
+    expect((await another.heads())[0]).toEqual(taken);
+    const again = await commitUntilKnown(log, head, sent);
+    expect(again).toMatchObject({ type: isStored ? "committed" : "fenced" });
+    expect(hasCode(first, "unknown_outcome") ? again : first).toEqual(again);
+    const at = isStored ? headOf(again as CommitResult) : head;
+    expect(await log.commit(at, busyRecord("s", 2))).toEqual({ type: "fenced" });
+    expect((await another.heads())[0]).toEqual(taken);
+  });
+
+  test("O2: a take is resolved by taking again", async () => {
+    const seen = (await log.heads())[0]!;
+    const owner = { podId: "pod-1", host: "h", recordId: fresh("take") };
+    servers.next = trouble;
+    let taken = await settled(log.take(seen, owner));
+    while (hasCode(taken, "unknown_outcome")) {
+      if (trouble === "proposed") await servers.land();
+      taken = await settled(log.take(seen, owner));
+    }
+    await servers.land();
+    expect(taken).toMatchObject({ term: 1, offset: 1, owner: "pod-1", host: "h" });
+    expect(storedIn(seen)).toHaveLength(1);
+    headOf(await log.commit(taken as Head, messageRecord("s", 1)));
+  });
+
+  test("a log is released all the same", async () => {
+    const head = await own();
+    servers.next = trouble;
+    const releasing = settled(log.release("pod-1", [head]));
+    if (trouble === "proposed") await clock.advance(800).then(() => servers.land());
+    await releasing;
+    await servers.land();
+    expect((await another.heads())[0]).toMatchObject({ owner: null, term: 1, offset: 2 });
+  });
+});
+
+describe("an answer that says little", () => {
+  test("O2: wrong last sequence with nothing there is no fence, however often it comes", async () => {
+    const head = await own();
+    const sent = messageRecord("s", 1);
+    servers.troubles = { ...noStreamTroubles, falseWrong: 1 };
+    for (let tries = 0; tries < 3; tries++) {
+      expect(await settled(log.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    }
+    servers.troubles = noStreamTroubles;
+    expect(await log.commit(head, sent)).toMatchObject({ type: "committed" });
+  });
+
+  test("O3: an ack of another sequence acknowledges nothing", async () => {
+    const head = await own();
+    const via = open(
+      {},
+      engineWith({
+        publish: async (_, { stream }) => ({ type: "acked", stream, sequence: head.offset + 2 }),
+      }),
+    );
+    expect(await settled(via.commit(head, messageRecord("s", 1)))).toMatchObject({
+      code: "unknown_outcome",
+    });
+  });
+
+  test("O2: a log that is full refuses nothing that may be stored already", async () => {
+    log = open({ namespace: "small", maxLogBytes: 4_000 });
+    await log.create(1);
+    const head = await own();
+    servers.next = "late";
+    const sent = messageRecord("s", 1);
+    expect(await settled(log.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    const engine = servers.connect();
+    // Another message has filled the stream, and left again when the record lands.
+    const full = open(
+      { namespace: "small", maxLogBytes: 4_000 },
+      engineWith({ publish: async () => ({ type: "full" }) }),
+    );
+    expect(await settled(full.commit(head, sent))).toMatchObject({ code: "overloaded" });
+    const doubtful = open(
+      { namespace: "small", maxLogBytes: 4_000 },
+      {
+        ...engine,
+        publish: (() => {
+          let sends = 0;
+          return async () => (++sends === 1 ? { type: "silent", why: "cut" } : { type: "full" });
+        })(),
+      },
+    );
+    for (let tries = 0; tries < 2; tries++) {
+      expect(await settled(doubtful.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    }
+  });
+
+  test("O2: a place that can't be read leaves the outcome unknown", async () => {
+    const head = await own();
+    await take(another, 0, "pod-2");
+    const sent = messageRecord("s", 1);
+    servers.troubles = { ...noStreamTroubles, unread: 1 };
+    expect(await settled(log.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    servers.troubles = noStreamTroubles;
+    expect(await log.commit(head, sent)).toEqual({ type: "fenced" });
+  });
+});
+
+describe("a replay", () => {
+  test("O7: that ends early isn't served", async () => {
+    let head = await own();
+    for (const seq of [1, 2, 3]) head = headOf(await log.commit(head, busyRecord("s", seq)));
+    const taken = await take(another, 0, "pod-2");
+    const short = open(
+      {},
+      engineWith({
+        async *readFrom(stream, { from }) {
+          yield* servers.connect().readFrom(stream, { from, to: 2 });
+        },
+      }),
+    );
+    await expect(short.recover(taken)).rejects.toMatchObject({
+      code: "store_unavailable",
+      message: expect.stringContaining("it ends at 2, before 5"),
+    });
+    expect(await another.recover(taken)).toMatchObject({ busy: [{ lastSeq: 3 }] });
+  });
+
+  test("begins behind what the last mark calls archived, and knows who was busy before", async () => {
+    const early = header("early", { lastSeq: 1, work: turn() });
+    const done = header("done", { lastSeq: 1, work: turn() });
+    let head = await own();
+    head = headOf(await log.commit(head, record({ headers: [early, done] })));
+    const archived = head.offset;
+    const late = busyRecord("late", 1);
+    head = headOf(await log.commit(head, late));
+    head = headOf(await log.mark(head, { archived, busy: [early, done] }));
+    const idle = record({ headers: [{ ...done, work: null }] });
+    head = headOf(await log.commit(head, idle));
+    await log.trim(head, archived);
+    expect(storedIn(head)[0]!.sequence).toBe(archived);
+    const taken = await take(another, 0, "pod-2");
+    const found: ReplayedRecord[] = [];
+    const { busy } = await another.recover(taken, (each) => found.push(each));
+    expect(found.map((each) => each.record.recordId)).toEqual([late.recordId, idle.recordId]);
+    expect(found.map((each) => each.offset)).toEqual([3, 5]);
+    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["early", "late"]);
+    expect(another.lastMark(0)).toMatchObject({ archived });
+  });
+
+  test("O7: isn't begun from a mark of the owner that has taken the log since", async () => {
+    const slow = headOf(await log.commit(await own(), busyRecord("s", 1)));
+    const taken = await take(another, 0, "pod-2");
+    await another.recover(taken);
+    const next = headOf(await another.commit(taken, busyRecord("s", 2)));
+    headOf(await another.mark(next, { archived: slow.offset - 1, busy: [] }));
+    await expect(log.recover(slow)).rejects.toMatchObject({ code: "not_owner" });
+  });
+
+  test("begins with the log where there is no mark yet", async () => {
+    const taken = await own();
+    expect(log.lastMark(0)).toMatchObject({ archived: 0, busy: [] });
+    const next = headOf(await log.mark(taken, { archived: 0, busy: [] }));
+    expect(await log.recover(next)).toEqual({ busy: [] });
+  });
+
+  test("skips messages that aren't Flotilla's, which cost one taking", async () => {
+    const head = await own();
+    const next = headOf(await log.commit(head, busyRecord("s", 1)));
+    const stray = { subject: "flotilla.test.x", headers: {}, body: Buffer.from("?") };
+    servers.change(nameOf(next), (all) => all.push({ ...stray, sequence: next.offset + 1 }));
+    expect(await log.commit(next, busyRecord("s", 2))).toEqual({ type: "fenced" });
+    const taken = await take(another, 0, "pod-2");
+    expect(taken).toMatchObject({ offset: next.offset + 2, term: 2 });
+    expect(await another.recover(taken)).toMatchObject({ busy: [{ lastSeq: 1 }] });
+    expect(warnings).toEqual([{ log: 0, strays: 1 }]);
+    headOf(await another.commit(taken, busyRecord("s", 2)));
+  });
+
+  test.each<[string, (headers: Record<string, string>) => object]>([
+    ["a body that was changed", () => ({ body: Buffer.from("{}") })],
+    [
+      "a chain that was changed",
+      (headers) => ({ headers: { ...headers, "Fl-Chain": "0".repeat(16) } }),
+    ],
+    ["a term that falls", (headers) => ({ headers: { ...headers, "Fl-Term": "0" } })],
+    ["no term at all", (headers) => ({ headers: { ...headers, "Fl-Term": "x" } })],
+    ["a form of a newer release", (headers) => ({ headers: { ...headers, "Fl-V": "9" } })],
+  ])("that meets %s isn't served", async (_, damage) => {
+    const head = await own();
+    const next = headOf(await log.commit(head, busyRecord("s", 1)));
+    servers.change(nameOf(next), (all) => {
+      all[1] = { ...all[1]!, ...damage(all[1]!.headers) };
+    });
+    const taken = await take(another, 0, "pod-2").catch(() => next);
+    await expect(another.recover(taken)).rejects.toMatchObject({ code: "store_corrupt" });
+  });
+
+  test("that misses a message in the middle isn't served", async () => {
+    let head = await own();
+    for (const seq of [1, 2, 3]) head = headOf(await log.commit(head, busyRecord("s", seq)));
+    const holed = open(
+      {},
+      engineWith({
+        async *readFrom(stream, range) {
+          for await (const each of servers.connect().readFrom(stream, range)) {
+            if (each.sequence !== 3) yield each;
+          }
+        },
+      }),
+    );
+    await expect(holed.recover(head)).rejects.toMatchObject({
+      code: "store_corrupt",
+      message: expect.stringContaining("3 is missing"),
+    });
+  });
+});
+
+describe("a stream that an operator has touched", () => {
+  test("and purged isn't served", async () => {
+    const head = await own();
+    await servers.connect().purge(nameOf(head), head.offset + 1);
+    await expect(another.heads()).rejects.toMatchObject({
+      code: "store_corrupt",
+      message: expect.stringContaining("purged by hand"),
+    });
+  });
+
+  test("and deleted isn't served, and isn't made anew", async () => {
+    const head = await own();
+    servers.remove(nameOf(head));
+    await expect(another.heads()).rejects.toMatchObject({ code: "store_missing" });
+    expect(await settled(log.commit(head, messageRecord("s", 1)))).toMatchObject({
+      code: "unknown_outcome",
+    });
+    expect(servers.names).not.toContain(nameOf(head));
+  });
+
+  test("and set back stops its owner, once that is proven by a message behind its end", async () => {
+    let head = await own();
+    for (const seq of [1, 2, 3]) head = headOf(await log.commit(head, messageRecord("s", seq)));
+    servers.change(nameOf(head), (all) => void all.splice(-2));
+    const sent = messageRecord("s", 4);
+    for (let tries = 0; tries < 3; tries++) {
+      expect(await settled(log.commit(head, sent))).toMatchObject({
+        code: "store_corrupt",
+        message: expect.stringContaining("lost messages"),
+      });
+    }
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "m"]);
+  });
+
+  test("and made anew under its name stops its owner", async () => {
+    let head = await own();
+    head = headOf(await log.commit(head, messageRecord("s", 1)));
+    const { settings } = (await servers.connect().state(nameOf(head)))!;
+    servers.remove(nameOf(head));
+    await servers.connect().create(settings);
+    const sent = messageRecord("s", 2);
+    expect(await settled(log.commit(head, sent))).toMatchObject({ code: "store_corrupt" });
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["m"]);
+  });
+
+  test("isn't taken for one that was set back because a deposed leader names an old end", async () => {
+    let head = await own();
+    for (const seq of [1, 2]) head = headOf(await log.commit(head, messageRecord("s", seq)));
+    const real = servers.connect();
+    let isDeposed = true;
+    const via = open(
+      {},
+      engineWith({
+        publish: (message, condition) =>
+          isDeposed && message.subject.endsWith(".r")
+            ? Promise.resolve({ type: "wrong_last", lastSequence: 1 })
+            : real.publish(message, condition),
+      }),
+    );
+    await via.recover(head);
+    const sent = messageRecord("s", 3);
+    expect(await settled(via.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    isDeposed = false;
+    expect(await via.commit(head, sent)).toMatchObject({ type: "committed" });
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "r", "r"]);
+  });
+});
+
+test("a log without a leader keeps the head that it had, so that others can be taken", async () => {
+  const head = await own();
+  let isAway = false;
+  const away: StreamEngine["state"] = (stream) =>
+    isAway && stream === nameOf(head)
+      ? Promise.reject(new FlotillaError("store_unavailable", "no leader"))
+      : servers.connect().state(stream);
+  const via = open({}, engineWith({ state: away }));
+  isAway = true;
+  await expect(via.heads()).rejects.toMatchObject({ code: "store_unavailable" });
+  isAway = false;
+  const before = await via.heads();
+  isAway = true;
+  headOf(await log.commit(head, messageRecord("s", 1)));
+  expect(await via.heads()).toEqual(before);
+  const owner = { podId: "pod-2", host: null, recordId: fresh("take") };
+  expect(await via.take(before[1]!, owner)).toMatchObject({ logId: 1, term: 1 });
+  isAway = false;
+  expect(await via.take(before[0]!, owner)).toBeUndefined();
+});
+
+test("a log whose servers don't answer holds up the heads of no other", async () => {
+  const head = await own();
+  let isSilent = false;
+  const silent: StreamEngine["state"] = (stream) =>
+    isSilent && stream === nameOf(head)
+      ? new Promise<never>(() => {})
+      : servers.connect().state(stream);
+  const via = open({}, engineWith({ state: silent }));
+  const before = await via.heads();
+  isSilent = true;
+  const other = await take(log, 1);
+  const reading = via.heads();
+  await clock.advance(500);
+  expect(await reading).toEqual([before[0], other]);
+});
+
+describe("a log that fills", () => {
+  beforeEach(async () => {
+    log = open({ namespace: "small", maxLogBytes: 20_000 });
+    another = open({ namespace: "small", maxLogBytes: 20_000 });
+    await log.create(1);
+  });
+
+  test("refuses records, takes owners and marks, and takes records again once it is trimmed", async () => {
+    let head = await own();
+    let result: CommitResult | FlotillaError;
+    do {
+      result = await settled(log.commit(head, messageRecord("s", head.offset)));
+      if (!hasCode(result, "overloaded")) head = headOf(result as CommitResult);
+    } while (!hasCode(result, "overloaded"));
+    expect(head.offset).toBeGreaterThan(10);
+    head = await take(another, 0, "pod-2");
+    await another.recover(head);
+    head = headOf(await another.mark(head, { archived: head.offset, busy: [] }));
+    await another.trim(head, head.offset);
+    headOf(await another.commit(head, messageRecord("s", 99)));
+  });
+
+  test("is trimmed only up to what its last stored mark calls archived", async () => {
+    let head = await own();
+    for (const seq of [1, 2, 3, 4]) head = headOf(await log.commit(head, messageRecord("s", seq)));
+    const all = () => servers.stored(`FLOTILLA_small_0_${head.incarnation}`);
+    await log.trim(head, head.offset);
+    expect(all()[0]!.sequence).toBe(1);
+    head = headOf(await log.mark(head, { archived: 3, busy: [] }));
+    await log.trim(head, head.offset);
+    expect(all()[0]!.sequence).toBe(3);
+  });
+});
+
+describe("a start", () => {
+  test("O4: of pods that make logs at once, one decides which", async () => {
+    const both = [open({ namespace: "race" }), open({ namespace: "race" })];
+    servers.troubles = { ...noStreamTroubles, delayMs: 5 };
+    await settled(Promise.all([both[0]!.create(3), both[1]!.create(5)]));
+    servers.troubles = noStreamTroubles;
+    const [one, other] = await Promise.all(both.map((each) => each.heads()));
+    expect(one).toEqual(other);
+    expect([3, 5]).toContain(one!.length);
+    expect(servers.names.filter((each) => each.startsWith("FLOTILLA_race_"))).toHaveLength(
+      one!.length + 1,
+    );
+  });
+
+  test("goes on with logs that another pod has only prepared", async () => {
+    const engine = engineWith({
+      create: async (settings) =>
+        settings.name.includes("_1_")
+          ? { type: "refused", code: 10047, why: "insufficient storage resources available" }
+          : servers.connect().create(settings),
+    });
+    await expect(open({ namespace: "half" }, engine).create(2)).rejects.toMatchObject({
+      code: "unsupported",
+      message: expect.stringContaining("raise max_file_store"),
+    });
+    const after = open({ namespace: "half" });
+    expect(await after.heads()).toEqual([]);
+    await after.create(7);
+    expect(await after.heads()).toHaveLength(2);
+  });
+
+  test("is refused on streams of another deployment", async () => {
+    for (const call of [(via: StreamLog) => via.heads(), (via: StreamLog) => via.create(2)]) {
+      await expect(call(open({ clusterId: "c2" }))).rejects.toMatchObject({ code: "unsupported" });
+    }
+  });
+
+  test("is refused on streams that were changed by hand or are gone", async () => {
+    const lives = (await log.heads()).map((head) => ({ ...head, firstSequence: 1 }));
+    const check = () => checkStreams(servers.connect(), deployment, lives);
+    await check();
+    const name = streamName(deployment, lives[1]!);
+    servers.change(name, { replicas: 1 });
+    await expect(check()).rejects.toThrow(/replicas is 1, not 3/);
+    servers.remove(name);
+    await expect(check()).rejects.toThrow(/is gone/);
+  });
+
+  test("is refused on servers that don't fit", async () => {
+    const wanted = { replicas: 3, durability: "flushed" } as const;
+    expect(await checkServers(servers.connect(), wanted)).toEqual(servers.facts);
+    servers.facts = { ...servers.facts, version: "2.10.0" };
+    await expect(checkServers(servers.connect(), wanted)).rejects.toMatchObject({
+      code: "unsupported",
+    });
+  });
+});

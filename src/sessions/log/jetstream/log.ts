@@ -1,0 +1,489 @@
+import { backoffMs } from "../../../base/backoff.ts";
+import { type Clock, sleep } from "../../../base/clock.ts";
+import { FlotillaError, hasCode } from "../../../base/errors.ts";
+import type { Ids } from "../../../base/ids.ts";
+import type { Logger } from "../../../base/log.ts";
+import type { Random } from "../../../base/random.ts";
+import { settledWithin } from "../../../base/timeout.ts";
+import { retryDelayMs } from "../call-deadline.ts";
+import type { StoredText } from "../../../store/codec/codec.ts";
+import type { CommitResult, Head, Log, Recovered } from "../journal.ts";
+import { encodeRecord } from "../record-codec.ts";
+import { createBodies } from "./bodies.ts";
+import type { StreamEngine } from "./engine.ts";
+import {
+  decodeMark,
+  decodeMessage,
+  toBody,
+  encodeMessage,
+  firstChain,
+  type LogMessage,
+  type Mark,
+  nextChain,
+  messageSubject,
+} from "./message.ts";
+import {
+  beginsLate,
+  damaged,
+  isFull,
+  lostItsEnd,
+  missing,
+  notThere,
+  takenSince,
+  tooLarge,
+  unavailable,
+} from "./log-errors.ts";
+import { decideAnswer, decidePlace, type PublishOutcome, type SentMessage } from "./outcome.ts";
+import { createRecordReads, type RecordReads } from "./record-reads.ts";
+import { type ReplayedRecord, startReplay } from "./replay.ts";
+import { createStreams } from "./create-streams.ts";
+import { type Deployment, type LogLife, streamName, subjectPrefix } from "./streams.ts";
+
+export type StreamLogParts = {
+  engine: StreamEngine;
+  deployment: Deployment;
+  clock: Clock;
+  random: Random;
+  ids: Ids;
+  log: Logger;
+  maxRecordBytes: number;
+  /** Encodes the bodies of records and marks. Default: they are stored as they are. */
+  text?: StoredText | undefined;
+};
+
+/**
+ * A log on JetStream: one stream for each log, one message for each record, stored only if the stream's
+ * last sequence is the offset that the owner knows. That condition is the only thing that keeps two owners
+ * apart. One message is in flight for each log, because of two, one of another pod's in place of the first
+ * would let the second in.
+ */
+export type StreamLog = Omit<Log, "recover"> &
+  RecordReads & {
+    /** How many bytes all messages of a log may have together. */
+    readonly maxLogBytes: number;
+    /** Like `Log.recover`, and hands over every record that isn't archived, in order. */
+    recover(head: Head, onRecord?: (record: ReplayedRecord) => void): Promise<Recovered>;
+    /** The last mark of a log that is known to be stored, once it was recovered. */
+    lastMark(logId: number): Mark | undefined;
+    /** The last message that this process has stored or read, and its chain. */
+    lastEnd(logId: number): LogEnd | undefined;
+    /**
+     * Stores a mark right after `at`: up to where the archive has the log, and who is busy. Sent again with
+     * the same id, it is stored once.
+     */
+    mark(
+      at: Head,
+      mark: Pick<Mark, "archived" | "busy"> & { readonly recordId?: string },
+    ): Promise<CommitResult>;
+    /** Forgets messages below an offset, but none that the last stored mark doesn't call archived. */
+    trim(at: Head, below: number): Promise<void>;
+  };
+
+/** Shorter than a caller waits, so that a message whose answer is lost is sent again. */
+const publishLimitMs = 700;
+/** How long a head that is known is waited for. */
+const headLimitMs = 500;
+const releaseTries = 5;
+const pendingSends = 4;
+const pendingBackoff = { baseMs: 20, maxMs: 250 };
+/** Messages of others at the end of a log, before it counts as damaged. */
+const maxStrays = 1_000;
+/** What records may fill of a log. The rest is for owners and marks, without which it could never empty. */
+const recordShare = 0.8;
+/** How often a log that is full is looked at again. */
+const fillMs = 1_000;
+/** Subject and headers of a message, about. */
+const headerBytes = 512;
+
+export type LogEnd = { readonly head: Head; readonly chain: string };
+type ReadEnd = LogEnd & { readonly bytes: number };
+type Place = Pick<Head, "offset" | "recordId">;
+
+export function createStreamLog(parts: StreamLogParts): StreamLog {
+  const { engine, deployment, clock, random, ids, log, maxRecordBytes } = parts;
+  const streams = createStreams({ engine, deployment, ids, clock, random });
+  /** The chain at the last message of a log that this process has stored or read. */
+  const ends = new Map<number, LogEnd>();
+  /** The heads of logs as they were read last. */
+  const heads = new Map<number, Head>();
+  /** The last mark of a log that is known to be stored. */
+  const marks = new Map<number, Mark>();
+  /** The message of a log that was sent and may still be stored. */
+  const doubts = new Map<number, Place>();
+  const { bodyOf, opened } = createBodies(parts.text);
+  /** How full the logs are, about, and when the servers were asked for it. */
+  const fills = new Map<number, { bytes: number; readonly readMs: number }>();
+  /** Streams that have lost their end. */
+  const shortened = new Set<string>();
+
+  const streamOf = (life: LogLife): string => streamName(deployment, life);
+  const prefixOf = (life: LogLife): string => subjectPrefix(deployment, life);
+  /** The log's present life, unless the head is of another one. */
+  const lifeOf = async ({ logId, incarnation }: Head): Promise<LogLife | undefined> => {
+    const life = (await streams.lives())[logId];
+    return life?.incarnation === incarnation ? life : undefined;
+  };
+
+  /** The last message at or before an offset that is Flotilla's; undefined before the first one. */
+  const messageAt = async (life: LogLife, offset: number): Promise<LogMessage | undefined> => {
+    const lowest = Math.max(life.firstSequence, offset - maxStrays);
+    for (let sequence = offset; sequence >= lowest; sequence--) {
+      const stored = await engine.read(streamOf(life), sequence);
+      if (!stored) throw notThere(life, sequence);
+      const decoded = decodeMessage(prefixOf(life), stored);
+      if (decoded.type === "message") return decoded.message;
+      if (decoded.type === "damaged") throw damaged(life, `message ${sequence} ${decoded.why}`);
+    }
+    if (lowest > life.firstSequence) throw damaged(life, `message ${offset} isn't Flotilla's`);
+    return undefined;
+  };
+
+  /** What the stream says of its end, which may be old. */
+  const readEnd = async (life: LogLife): Promise<ReadEnd> => {
+    const state = await engine.state(streamOf(life));
+    if (!state) throw missing(life);
+    const { logId, incarnation } = life;
+    const { bytes } = state;
+    const offset = Math.max(state.lastSequence, life.firstSequence - 1);
+    if (offset >= life.firstSequence && state.firstSequence > offset) {
+      throw damaged(life, "its messages were purged by hand");
+    }
+    const message = await messageAt(life, offset);
+    if (!message) {
+      const head = { logId, incarnation, term: 0, owner: null, host: null, offset, recordId: "" };
+      return { head, chain: firstChain(incarnation), bytes };
+    }
+    const { term, owner, recordId, chain } = message;
+    const host = message.kind === "owner" ? message.host : await hostOf(life, message);
+    return { head: { logId, incarnation, term, owner, host, offset, recordId }, chain, bytes };
+  };
+
+  /** A log without a leader for the moment keeps the head that it had, and holds up no other: the fence decides. */
+  const readHead = async (life: LogLife): Promise<Head> => {
+    const last = heads.get(life.logId);
+    const isKnown = last?.incarnation === life.incarnation;
+    const reading = readEnd(life).then(({ head }) => {
+      heads.set(life.logId, head);
+      return head;
+    });
+    try {
+      if (!isKnown) return await reading;
+      return (await settledWithin(clock, headLimitMs, reading)) ?? last;
+    } catch (error) {
+      if (!isKnown || !hasCode(error, "store_unavailable")) throw error;
+      return last;
+    }
+  };
+
+  /** The process of a log's owner, from the message that it took the log with. */
+  const hostOf = async (life: LogLife, { term, owner }: LogMessage): Promise<string | null> => {
+    const stored = await engine.lastOn(streamOf(life), messageSubject(prefixOf(life), "owner"));
+    const decoded = stored && decodeMessage(prefixOf(life), stored);
+    if (decoded?.type !== "message") return null;
+    const { message } = decoded;
+    return message.term === term && message.owner === owner ? message.host : null;
+  };
+
+  /** The chain at a head; undefined if the log has another message there. */
+  const chainAt = async (life: LogLife, at: Head): Promise<string | undefined> => {
+    const end = ends.get(at.logId);
+    if (end && isAt(end.head, at)) return end.chain;
+    const state = await engine.state(streamOf(life));
+    if (!state) throw missing(life);
+    // What is trimmed was archived by a later owner.
+    if (at.offset >= life.firstSequence && state.firstSequence > at.offset) return undefined;
+    const message = await messageAt(life, at.offset);
+    if (!message) return at.term === 0 ? firstChain(life.incarnation) : undefined;
+    const isSame = message.recordId === at.recordId && message.term === at.term;
+    return isSame ? message.chain : undefined;
+  };
+
+  const isInDoubt = ({ logId, offset }: Head, recordId: string): boolean => {
+    const doubt = doubts.get(logId);
+    return doubt?.offset === offset && doubt.recordId === recordId;
+  };
+
+  const addFill = ({ logId }: LogLife, bytes: number): void => {
+    const known = fills.get(logId);
+    if (known) known.bytes += bytes + headerBytes;
+  };
+
+  const hasSpace = async (life: LogLife, bytes: number): Promise<boolean> => {
+    const limit = deployment.maxLogBytes * recordShare - bytes - headerBytes;
+    const known = fills.get(life.logId);
+    if (known && known.bytes <= limit) return true;
+    const readMs = clock.monotonic();
+    if (known && readMs - known.readMs < fillMs) return false;
+    const state = await engine.state(streamOf(life));
+    if (!state) throw missing(life);
+    fills.set(life.logId, { bytes: state.bytes, readMs });
+    return state.bytes <= limit;
+  };
+
+  /** Sends a message to the place behind `offset` once, and reads that place if the answer says nothing. */
+  const send = async (life: LogLife, message: LogMessage, at: Head): Promise<PublishOutcome> => {
+    const { offset } = at;
+    const [stream, prefix] = [streamOf(life), prefixOf(life)];
+    const isOnlySend = !isInDoubt(at, message.recordId);
+    const place: Place = { offset, recordId: message.recordId };
+    doubts.set(life.logId, place);
+    const sent: SentMessage = { stream, prefix, offset, message, isOnlySend };
+    const condition = { stream, lastSequence: offset, limitMs: publishLimitMs };
+    const answer = await engine.publish(encodeMessage(prefix, message), condition);
+    let outcome = decideAnswer(answer, sent);
+    if (outcome.type === "read_place") {
+      const { lastSequence } = outcome;
+      outcome = await readPlace(life, sent);
+      const isShort = outcome.type === "unknown" && lastSequence < offset;
+      if (isShort && (await hasLostItsEnd(life, at, lastSequence))) throw lostItsEnd(life, offset);
+    }
+    if (outcome.type !== "unknown" && doubts.get(life.logId) === place) doubts.delete(life.logId);
+    return outcome;
+  };
+
+  /** Sends again shortly while the leader says that the place is about to be taken. */
+  const sendWhilePending: typeof send = async (life, message, at) => {
+    for (let sends = 1; ; sends++) {
+      const outcome = await send(life, message, at);
+      if (outcome.type !== "unknown" || !outcome.isPending) return outcome;
+      if (sends === pendingSends) return outcome;
+      await sleep(clock, backoffMs(sends, random, pendingBackoff));
+    }
+  };
+
+  const readPlace = async (life: LogLife, sent: SentMessage): Promise<PublishOutcome> => {
+    try {
+      const found = await engine.read(sent.stream, sent.offset + 1);
+      const state = found ? undefined : await engine.state(sent.stream);
+      return decidePlace({ found, state }, sent);
+    } catch (error) {
+      if (!hasCode(error, "store_unavailable")) throw error;
+      const why = `log ${life.logId} can't be read: ${error.message}`;
+      return { type: "unknown", why, isPending: false };
+    }
+  };
+
+  /**
+   * Whether a stream that names an end below the owner's has really lost messages that it acked. Only a
+   * message that it stores behind that end proves it: a deposed leader names an old end, too.
+   */
+  const hasLostItsEnd = async (life: LogLife, at: Head, lastSequence: number): Promise<boolean> => {
+    const mark = marks.get(life.logId);
+    if (!mark) return false;
+    try {
+      const before = await messageAt(life, lastSequence);
+      if (before && before.term > at.term) return false;
+      const chain = before?.chain ?? firstChain(life.incarnation);
+      const isArchived = mark.archived <= lastSequence;
+      const kept = isArchived ? mark : { ...mark, archived: lastSequence, chain };
+      const recordId = ids.next();
+      const body = bodyOf(at.logId, recordId, () => toBody(kept));
+      const message = messageOn(at, "mark", recordId, chain, body);
+      const answer = await engine.publish(encodeMessage(prefixOf(life), message), {
+        stream: streamOf(life),
+        lastSequence,
+        limitMs: publishLimitMs,
+      });
+      if (answer.type !== "acked" || answer.sequence !== lastSequence + 1) return false;
+      shortened.add(life.incarnation);
+      return true;
+    } catch (error) {
+      if (!hasCode(error, "store_unavailable")) throw error;
+      return false;
+    }
+  };
+
+  /** Stores a message right after `at`. Throws as `Log.commit` does. */
+  const store = async (
+    life: LogLife,
+    at: Head,
+    next: {
+      readonly kind: LogMessage["kind"];
+      readonly recordId: string;
+      readonly body: Uint8Array;
+    },
+    changes: Partial<Pick<Head, "term" | "owner" | "host">> = {},
+  ): Promise<CommitResult> => {
+    if (shortened.has(life.incarnation)) throw lostItsEnd(life, at.offset);
+    const bytes = next.body.length;
+    if (bytes > maxRecordBytes) throw tooLarge(life, bytes, maxRecordBytes);
+    // What may be stored already is sent again, however full the log is.
+    const isNew = next.kind === "record" && !isInDoubt(at, next.recordId);
+    if (isNew && !(await hasSpace(life, bytes))) throw isFull(life);
+    const chain = await chainAt(life, at);
+    if (chain === undefined) return { type: "fenced" };
+    const head = { ...at, ...changes, offset: at.offset + 1, recordId: next.recordId };
+    const message = messageOn(head, next.kind, next.recordId, chain, next.body);
+    const outcome = await sendWhilePending(life, message, at);
+    switch (outcome.type) {
+      case "committed":
+        addFill(life, bytes);
+        ends.set(life.logId, { head, chain: message.chain });
+        return { type: "committed", head };
+      case "fenced":
+        return { type: "fenced" };
+      case "unknown": {
+        const what = `it isn't known whether log ${life.logId} has ${head.offset}`;
+        throw new FlotillaError("unknown_outcome", `${what}: ${outcome.why}`);
+      }
+      case "full":
+        throw isFull(life);
+      case "too_large":
+        throw tooLarge(life, bytes, maxRecordBytes);
+    }
+  };
+
+  /** The last mark of a log, as far as the server that answers knows. */
+  const readMark = async (life: LogLife, head: Head): Promise<Mark | undefined> => {
+    const stored = await engine.lastOn(streamOf(life), messageSubject(prefixOf(life), "mark"));
+    const decoded = stored && decodeMessage(prefixOf(life), stored);
+    if (decoded?.type !== "message") return undefined;
+    // It leaves out sessions that were busy at this head, and have moved on since.
+    if (stored!.sequence > head.offset) throw takenSince(life);
+    const mark = decodeMark(opened(decoded.message.body));
+    if (!mark) throw damaged(life, `message ${stored!.sequence} is no mark`);
+    return mark;
+  };
+
+  return {
+    maxRecordBytes,
+    maxLogBytes: deployment.maxLogBytes,
+
+    async heads() {
+      const lives = await streams.lives({ isFresh: true });
+      return Promise.all(lives.map(readHead));
+    },
+
+    create: streams.create,
+
+    async take(seen, { podId, host, recordId }) {
+      const life = await lifeOf(seen);
+      if (!life) return undefined;
+      const end = await readEnd(life);
+      const isOwn = end.head.recordId === recordId && end.head.owner === podId;
+      if (isOwn && end.head.offset === seen.offset + 1) {
+        ends.set(life.logId, end);
+        return end.head;
+      }
+      if (!isAt(end.head, seen)) return undefined;
+      ends.set(life.logId, end);
+      marks.delete(life.logId);
+      fills.set(life.logId, { bytes: end.bytes, readMs: clock.monotonic() });
+      const term = seen.term + 1;
+      const body = toBody({ owner: podId, host, term });
+      const changes = { term, owner: podId, host };
+      const taken = await store(life, seen, { kind: "owner", recordId, body }, changes);
+      return taken.type === "committed" ? taken.head : undefined;
+    },
+
+    async recover(head, onRecord = () => {}) {
+      const life = await lifeOf(head);
+      if (!life) throw damaged(head, "another log has taken its place");
+      const mark = await readMark(life, head);
+      const from = mark ? mark.archived + 1 : life.firstSequence;
+      const chain = mark?.chain ?? firstChain(life.incarnation);
+      const replay = startReplay({ prefix: prefixOf(life), from, chain, mark, opened });
+      for await (const stored of engine.readFrom(streamOf(life), { from, to: head.offset })) {
+        // The mark may be an old one, of a server that is behind.
+        if (!replay.hasBegun && stored.sequence > from)
+          throw beginsLate(life, from, stored.sequence);
+        const { record, wrong } = replay.add(stored);
+        if (wrong !== undefined) throw damaged(life, wrong);
+        if (record) onRecord(record);
+      }
+      // A replica that is behind ends early, and an owner serves only what it has read whole.
+      const gap = replay.missing(head);
+      if (gap !== undefined) throw unavailable(`log ${life.logId} isn't read whole: ${gap}`);
+      const { strays, busy } = replay;
+      if (strays > 0) log.warn({ log: life.logId, strays }, "messages of others in a session log");
+      const last = replay.mark ?? { archived: from - 1, chain, busy: [] };
+      marks.set(life.logId, last);
+      return { busy };
+    },
+
+    lastMark: (logId) => marks.get(logId),
+    lastEnd: (logId) => ends.get(logId),
+    ...createRecordReads({ engine, deployment, lifeOf, opened }),
+
+    async commit(at, record) {
+      const life = await lifeOf(at);
+      if (!life || at.owner === null) return { type: "fenced" };
+      const { recordId } = record;
+      const encode = () => encodeRecord(record, { maxBytes: maxRecordBytes });
+      const body = bodyOf(at.logId, recordId, encode);
+      return store(life, at, { kind: "record", recordId, body });
+    },
+
+    async mark(at, { archived, busy, recordId = ids.next() }) {
+      const life = await lifeOf(at);
+      if (!life || at.owner === null) return { type: "fenced" };
+      const archivedAt = await messageAt(life, archived);
+      const mark = { archived, chain: archivedAt?.chain ?? firstChain(life.incarnation), busy };
+      const body = bodyOf(at.logId, recordId, () => toBody(mark));
+      const next = { kind: "mark", recordId, body } as const;
+      const marked = await store(life, at, next);
+      if (marked.type === "committed") marks.set(life.logId, mark);
+      return marked;
+    },
+
+    async prove(at, recordId) {
+      const life = await lifeOf(at);
+      const mark = marks.get(at.logId);
+      if (!life || !mark || at.owner === null) return { type: "fenced" };
+      const body = bodyOf(at.logId, recordId, () => toBody(mark));
+      return store(life, at, { kind: "mark", recordId, body });
+    },
+
+    async trim(at, below) {
+      const life = await lifeOf(at);
+      const mark = marks.get(at.logId);
+      if (!life || !mark) return;
+      // The message that the mark names stays, for its chain.
+      const limit = Math.min(below, mark.archived);
+      if (limit > life.firstSequence) await engine.purge(streamOf(life), limit);
+      fills.delete(life.logId);
+    },
+
+    async release(podId, owned) {
+      const release = async (head: Head): Promise<void> => {
+        const life = await lifeOf(head);
+        if (!life || head.owner !== podId) return;
+        const { logId, term } = head;
+        const body = toBody({ owner: null, host: null, term });
+        const next = { kind: "owner", recordId: ids.next(), body } as const;
+        for (let tries = 1; ; tries++) {
+          try {
+            await store(life, head, next, { owner: null, host: null });
+            marks.delete(logId);
+            return;
+          } catch (error) {
+            const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
+            if (!mayRetry || tries === releaseTries) throw error;
+            await sleep(clock, retryDelayMs(tries, random));
+          }
+        }
+      };
+      await Promise.all(owned.map(release));
+    },
+  };
+}
+
+function messageOn(
+  { term, owner, host }: Pick<Head, "term" | "owner" | "host">,
+  kind: LogMessage["kind"],
+  recordId: string,
+  chain: string,
+  body: Uint8Array,
+): LogMessage {
+  const ownHost = kind === "owner" ? host : null;
+  return { kind, recordId, term, owner, host: ownHost, chain: nextChain(chain, body), body };
+}
+
+function isAt(one: Head, other: Head): boolean {
+  return (
+    one.incarnation === other.incarnation &&
+    one.term === other.term &&
+    one.offset === other.offset &&
+    one.recordId === other.recordId
+  );
+}

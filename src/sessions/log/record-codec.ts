@@ -1,0 +1,290 @@
+import type { DecidedAct } from "../../audit/sql.ts";
+import { FlotillaError, messageOf } from "../../base/errors.ts";
+import type { TenantChange } from "../../quotas/sql.ts";
+import type { EndedStep } from "../conversation/command.ts";
+import type {
+  Compaction,
+  Header,
+  Pending,
+  PendingApproval,
+  SessionApprovals,
+  Turn,
+} from "../conversation/header.ts";
+import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
+
+/**
+ * A record as the bytes that a log keeps: JSON of its members and `v`, the version. The version rises when a
+ * record may hold what earlier releases cannot apply; they refuse it, since a record that is applied in part
+ * would lose the rest. Fields within a member may be added without that, and pass through.
+ */
+export const recordVersion = 1;
+
+type Check = (value: unknown) => boolean;
+/** What each field must be. A field without a check does not compile. */
+type Fields<Value> = { readonly [Field in keyof Required<Value>]: Check };
+
+const isText: Check = (value) => typeof value === "string";
+const isFlag: Check = (value) => typeof value === "boolean";
+// What isn't finite would come back as null.
+const isNumber: Check = (value) => Number.isFinite(value);
+const isWhole: Check = (value) => Number.isSafeInteger(value);
+const isList: Check = (value) => Array.isArray(value);
+const isObject: Check = (value) => typeof value === "object" && value !== null;
+const isAnything: Check = () => true;
+const orNull =
+  (check: Check): Check =>
+  (value) =>
+    value === null || check(value);
+const optional =
+  (check: Check): Check =>
+  (value) =>
+    value === undefined || check(value);
+const listOf =
+  (check: Check): Check =>
+  (value) =>
+    Array.isArray(value) && value.every(check);
+
+function shaped<Value>(fields: Fields<Value>): Check {
+  const checks = Object.entries<Check>(fields);
+  return (value) => {
+    if (typeof value !== "object" || value === null) return false;
+    const given = value as Readonly<Record<string, unknown>>;
+    return checks.every(([field, check]) => check(given[field]));
+  };
+}
+
+const isTurn = shaped<Turn>({
+  type: (value) => value === "turn",
+  epoch: isWhole,
+  attempt: isWhole,
+  lost: isWhole,
+  agent: isText,
+  runner: orNull(isText),
+  beganAtMs: optional(isNumber),
+  upToSeq: isWhole,
+  trigger: isText,
+  messageId: isText,
+  replaces: orNull(isWhole),
+  stopping: isFlag,
+  waits: optional(shaped<NonNullable<Turn["waits"]>>({ attempt: isWhole, count: isWhole })),
+  alone: optional(isText),
+  hasSteps: optional(isFlag),
+  trace: optional(isText),
+});
+
+const isCompaction = shaped<Compaction>({
+  type: (value) => value === "compaction",
+  epoch: isWhole,
+  attempt: isWhole,
+  lost: isWhole,
+  agent: isText,
+  runner: orNull(isText),
+  toSeq: isWhole,
+  tokens: isNumber,
+  alone: optional(isText),
+});
+
+const isPending = shaped<Pending>({
+  agent: isText,
+  fromSeq: isWhole,
+  tokensBefore: isNumber,
+  upToSeq: isWhole,
+  trigger: isText,
+  replaces: orNull(isWhole),
+  messageId: isText,
+  trace: optional(isText),
+});
+
+const isApproval = shaped<PendingApproval>({
+  messageId: isText,
+  toolCallId: isText,
+  tool: isText,
+  signal: optional(isText),
+  approvalId: optional(isText),
+  sinceMs: isNumber,
+  untilMs: optional(isNumber),
+});
+
+const isHeader = shaped<Header>({
+  sessionId: isText,
+  tenant: isText,
+  agents: listOf(isText),
+  users: listOf(isText),
+  status: isText,
+  lastSeq: isWhole,
+  replacedSeq: optional(isWhole),
+  resultSeq: optional(isWhole),
+  epoch: isWhole,
+  work: (value) => value === null || isTurn(value) || isCompaction(value),
+  pending: listOf(isPending),
+  summarySeq: isWhole,
+  compactedSeq: isWhole,
+  tokens: isNumber,
+  compactionFailures: isWhole,
+  failedAtTokens: isNumber,
+  needsCompaction: isFlag,
+  metadataVersion: isWhole,
+  preview: isText,
+  previewAuthor: isText,
+  createdAtMs: isNumber,
+  activeAtMs: isNumber,
+  approvals: optional(shaped<SessionApprovals>({ seq: isWhole, calls: listOf(isApproval) })),
+  bytes: optional(isNumber),
+});
+
+const isEntry = shaped<LogRecord["entries"][number]>({
+  sessionId: isText,
+  clientId: orNull(isText),
+  seq: isWhole,
+  kind: isText,
+  role: isText,
+  author: isText,
+  messageId: isText,
+  replaces: optional(isWhole),
+  epoch: optional(isWhole),
+  upToSeq: optional(isWhole),
+  outcome: optional(isText),
+  error: optional(isObject),
+  tokens: isNumber,
+  parts: isList,
+  metadata: isAnything,
+  results: optional(isObject),
+  throughSeq: optional(isWhole),
+  stop: optional(isObject),
+  atMs: isNumber,
+});
+
+const isStep = shaped<EndedStep>({
+  key: isText,
+  seq: isWhole,
+  kind: isText,
+  inputHash: orNull(isText),
+  value: isText,
+  tookMs: isNumber,
+  forgets: isFlag,
+});
+
+/** Every member of a record. One without a check does not compile. */
+const members: Fields<LogRecord> = {
+  recordId: isText,
+  entries: listOf(isEntry),
+  headers: listOf(isHeader),
+  members: optional(listOf(isText)),
+  metadata: listOf(shaped<LogRecord["metadata"][number]>({ sessionId: isText, metadata: isText })),
+  reads: listOf(
+    shaped<LogRecord["reads"][number]>({ sessionId: isText, user: isText, seq: isWhole }),
+  ),
+  checkpoints: listOf(
+    shaped<Checkpoint>({ sessionId: isText, epoch: isWhole, attempt: isWhole, body: isText }),
+  ),
+  steps: listOf(
+    shaped<TurnSteps>({
+      sessionId: isText,
+      epoch: isWhole,
+      attempt: isWhole,
+      rows: listOf(isStep),
+    }),
+  ),
+  stepsOver: listOf(shaped<TurnRef>({ sessionId: isText, epoch: isWhole })),
+  turns: optional(
+    listOf(
+      shaped<NonNullable<LogRecord["turns"]>[number]>({
+        sessionId: isText,
+        epoch: isWhole,
+        attempt: isWhole,
+        agent: isText,
+        podId: orNull(isText),
+        beganAtMs: isNumber,
+        firstChunkAtMs: orNull(isNumber),
+        endedAtMs: isNumber,
+        outcome: isText,
+        usage: orNull(isObject),
+      }),
+    ),
+  ),
+  acts: optional(
+    listOf(
+      shaped<DecidedAct>({
+        id: isText,
+        actor: isText,
+        tenant: isText,
+        userId: isText,
+        keyName: orNull(isText),
+        role: orNull(isText),
+        address: orNull(isText),
+        action: isText,
+        subject: orNull(isText),
+        filter: orNull(isText),
+        reason: orNull(isText),
+        actId: orNull(isText),
+        before: isText,
+        after: isText,
+      }),
+    ),
+  ),
+  tenants: optional(
+    listOf(
+      shaped<TenantChange>({
+        tenant: isText,
+        sessions: isNumber,
+        turns: isNumber,
+        bytes: isNumber,
+      }),
+    ),
+  ),
+};
+const memberNames = Object.keys(members) as (keyof LogRecord)[];
+
+/**
+ * Throws `payload_too_large` for a record of more bytes, and `payload_not_storable` for what `decodeRecord`
+ * would refuse, because a log keeps it for good.
+ */
+export function encodeRecord(record: LogRecord, { maxBytes }: { maxBytes: number }): Uint8Array {
+  const wrong = memberNames.find((name) => !members[name](record[name]));
+  if (wrong !== undefined) {
+    const message = `a record can't be stored: its ${wrong} are not what a record holds`;
+    throw new FlotillaError("payload_not_storable", message, { details: { member: wrong } });
+  }
+  const body: Record<string, unknown> = { v: recordVersion };
+  for (const name of memberNames) body[name] = record[name];
+  const bytes = Buffer.from(JSON.stringify(body));
+  if (bytes.length <= maxBytes) return bytes;
+  throw new FlotillaError(
+    "payload_too_large",
+    `what is to be stored at once has ${bytes.length} bytes, and the log of the session takes ${maxBytes}: send less`,
+    { details: { bytes: bytes.length, maxBytes } },
+  );
+}
+
+/** Throws `store_newer` for a record of a later release, and `store_corrupt` for what is no record. */
+export function decodeRecord(bytes: Uint8Array): LogRecord {
+  const { v, ...record } = parsed(bytes);
+  if (typeof v !== "number") throw noRecord("it has no version");
+  const unknown = Object.keys(record).filter((name) => !Object.hasOwn(members, name));
+  if (v > recordVersion || unknown.length > 0) {
+    const what = v > recordVersion ? `version ${v}` : `a record with ${unknown.join(", ")}`;
+    throw new FlotillaError(
+      "store_newer",
+      `the log holds ${what}, which a later release of Flotilla has stored: update this process`,
+      { details: { version: v, unknown } },
+    );
+  }
+  const wrong = memberNames.find((name) => !members[name](record[name]));
+  if (wrong !== undefined) throw noRecord(`its ${wrong} are not what a record holds`);
+  return record as LogRecord;
+}
+
+function parsed(bytes: Uint8Array): Readonly<Record<string, unknown>> {
+  let body: unknown;
+  try {
+    body = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+  } catch (error) {
+    throw noRecord(messageOf(error));
+  }
+  if (typeof body !== "object" || body === null) throw noRecord("it is no object");
+  return body as Readonly<Record<string, unknown>>;
+}
+
+function noRecord(why: string): FlotillaError {
+  return new FlotillaError("store_corrupt", `the log holds something that is no record: ${why}`);
+}

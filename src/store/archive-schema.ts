@@ -1,0 +1,46 @@
+import { defaultNow, index, keyText, newId, sql, type Statement, table } from "./sql.ts";
+
+/**
+ * Where logs are kept, and what the database has of those that are kept elsewhere: up to where, and what it
+ * has refused. A store whose logs are its own rows has no row of the latter.
+ */
+export const logArchive: readonly Statement[] = [
+  // Up to which record the rows of sessions have everything of a log. It moves in the transaction that
+  // stores the rows, and only from where its writer has seen it.
+  sql`create table ${table("log_watermark")} (
+    log_id integer primary key not null,
+    -- The life of the log. Offsets of another one mean other records.
+    incarnation text not null,
+    -- The offset of the last record that is archived, its id, and the hash over all up to it.
+    log_offset bigint not null,
+    record_id ${keyText} not null,
+    chain text not null,
+    -- The transaction that has moved it here. Its other statements store something only if it is this one.
+    flush_id ${keyText} not null,
+    moved_at bigint not null default (${defaultNow})
+  )`,
+  // What the database refused to take of a record: a placeholder is in its place, and what was acknowledged
+  // is kept here, as JSON.
+  sql`create table ${table("archive_aside")} (
+    log_id integer not null,
+    incarnation ${keyText} not null,
+    log_offset bigint not null,
+    -- Which entry of the record it is; -1 for the record as a whole.
+    place integer not null,
+    session_id ${keyText},
+    seq bigint,
+    body text not null,
+    -- Why it was refused.
+    reason text not null,
+    at bigint not null default (${defaultNow}),
+    primary key (log_id, incarnation, log_offset, place)
+  )`,
+  // Operators read the newest.
+  sql`create index ${index("archive_aside_at")} on ${table("archive_aside")} (at)`,
+  // One row: where the logs of sessions are, and the id of this deployment, which streams of it carry too.
+  sql`create table ${table("log_place")} (
+    place text not null default 'sql' check (place in ('sql', 'nats')),
+    cluster_id text not null
+  )`,
+  sql`insert into ${table("log_place")} (cluster_id) values (${newId})`,
+];

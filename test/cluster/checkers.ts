@@ -1,0 +1,148 @@
+import { sessionViolations } from "../crash/sessions/checkers.ts";
+import { eventsOf } from "../crash/sessions/evidence.ts";
+import type { ClusterCheck, ClusterEvidence, Look } from "./evidence.ts";
+
+/** Everything that speaks against the promises about sessions on a cluster. */
+export function clusterViolations(evidence: ClusterEvidence): string[] {
+  return [...sessionViolations(evidence), ...checks.flatMap((check) => check(evidence))];
+}
+
+/** S4: what was acked before a read began is there for it, whichever pod answers. */
+const unread: ClusterCheck = (evidence) => {
+  const acks = Map.groupBy(eventsOf(evidence, "ok"), ({ session }) => session);
+  return evidence.looks.flatMap(({ reader, session, pod, askedMs, lastSeq }) => {
+    const before = (acks.get(session) ?? []).filter(({ atMs }) => atMs < askedMs);
+    const missing = before.find(({ seq }) => seq > lastSeq);
+    if (!missing) return [];
+    const told = `${reader} was told by ${pod} that ${session} ends at ${lastSeq}`;
+    return [`S4: ${told}, after ${missing.id} was acked at ${missing.seq}`];
+  });
+};
+
+/** S7: the tail that a reader is told of never falls, whichever pods it asks. */
+const fallen: ClusterCheck = ({ looks }) => {
+  const byReader = Map.groupBy(looks, ({ reader, session }) => `${reader} ${session}`);
+  return [...byReader.values()].flatMap((all) => {
+    const inOrder = all.toSorted((a, b) => a.askedMs - b.askedMs);
+    return inOrder.flatMap((look, at) => {
+      // Only what was answered before this one was asked for.
+      const earlier = inOrder.slice(0, at).filter(({ atMs }) => atMs <= look.askedMs);
+      const highest = earlier.reduce<Look | undefined>(
+        (most, each) => (most && most.lastSeq >= each.lastSeq ? most : each),
+        undefined,
+      );
+      if (!highest || highest.lastSeq <= look.lastSeq) return [];
+      const { reader, session, pod, lastSeq } = look;
+      const before = `${highest.lastSeq} by ${highest.pod}`;
+      return [`S7: ${reader} was told ${before}, then ${lastSeq} by ${pod}, of ${session}`];
+    });
+  });
+};
+
+/** O1: neither the term nor the end of a log ever falls. */
+const setBack: ClusterCheck = ({ heads }) => {
+  const byLog = Map.groupBy(heads, ({ log, incarnation }) => `${log} (${incarnation})`);
+  return [...byLog].flatMap(([log, all]) =>
+    all.slice(1).flatMap((head, at) => {
+      const before = all[at]!;
+      if (head.term >= before.term && head.offset >= before.offset) return [];
+      const from = `term ${before.term} at ${before.offset}`;
+      return [`O1: log ${log} went from ${from} to term ${head.term} at ${head.offset}`];
+    }),
+  );
+};
+
+/** O1: a term has one owner. */
+const sharedTerms: ClusterCheck = ({ owned }) => {
+  const byTerm = Map.groupBy(owned, ({ log, term }) => `term ${term} of log ${log}`);
+  return [...byTerm].flatMap(([term, all]) => {
+    const pods = new Set(all.map(({ pod }) => pod));
+    return pods.size > 1 ? [`O1: ${term} was owned by ${[...pods].join(" and ")}`] : [];
+  });
+};
+
+/** No more answers of the agent are wanted at once than its throttle allows to all pods together. */
+const overfull: ClusterCheck = (evidence) => {
+  const { callsMax } = evidence;
+  const most = mostAtOnce(evidence);
+  return most > callsMax ? [`T1: ${most} answers were wanted at once, and ${callsMax} may be`] : [];
+};
+
+/** S8: every replica of a log has the same messages, and none lacks what another had before it was read. */
+export const differing = ({ replicas }: Pick<ClusterEvidence, "replicas">): string[] =>
+  [...Map.groupBy(replicas, ({ log }) => log)].flatMap(([log, all]) => {
+    const [first, ...others] = all;
+    const known = new Map(first!.messages.map(({ sequence, digest }) => [sequence, digest]));
+    return others.flatMap(({ server, messages }) => {
+      const other = messages.find(
+        ({ sequence, digest }) => (known.get(sequence) ?? digest) !== digest,
+      );
+      if (other)
+        return [`S8: ${server} has another ${other.sequence} of log ${log} than ${first!.server}`];
+      // A log may grow while its replicas are read one after the other.
+      const [end = 0, own = 0] = [first!.messages.at(-1)?.sequence, messages.at(-1)?.sequence];
+      if (own >= end) return [];
+      return [`S8: log ${log} ends at ${own} on ${server}, and at ${end} on ${first!.server}`];
+    });
+  });
+
+const checks = [unread, fallen, setBack, sharedTerms, overfull, differing];
+
+/**
+ * How many answers the agent gave at once. An answer that was cut off isn't counted: its pod was killed,
+ * and what that held was another's at once.
+ */
+export function mostAtOnce({ calls }: Pick<ClusterEvidence, "calls">): number {
+  const nameOf = (call: (typeof calls)[number]) =>
+    `${call.session} ${call.epoch} ${call.attempt} ${call.agent}`;
+  const ended = new Map(
+    calls.flatMap((call) => (call.event === "ended" ? [[nameOf(call), call.atMs] as const] : [])),
+  );
+  const changes = calls.flatMap((call) => {
+    const endMs = call.event === "called" ? ended.get(nameOf(call)) : undefined;
+    if (endMs === undefined) return [];
+    return [
+      { atMs: call.atMs, by: 1 },
+      { atMs: endMs, by: -1 },
+    ];
+  });
+  let now = 0;
+  let most = 0;
+  for (const { by } of changes.toSorted((a, b) => a.atMs - b.atMs || a.by - b.by)) {
+    now += by;
+    most = Math.max(most, now);
+  }
+  return most;
+}
+
+/** What was wanted of a storm. What didn't happen makes it show less than it should. */
+export type Wanted = {
+  readonly faults: readonly string[];
+  /** By the words that pods log when they are refused. */
+  readonly fences: readonly string[];
+};
+
+export type Happened = {
+  readonly fired: readonly string[];
+  readonly refused: Readonly<Record<string, number>>;
+  readonly looks: number;
+  readonly invoked: number;
+  readonly acked: number;
+  readonly mostAtOnce: number;
+  readonly callsMax: number;
+};
+
+/** What a storm lacked; nothing if it shows all that it is meant to show. */
+export function vacuity(wanted: Wanted, happened: Happened): string[] {
+  const { fired, refused, invoked, acked, looks } = happened;
+  const unfired = wanted.faults.filter((fault) => !fired.includes(fault));
+  const idle = wanted.fences.filter((fence) => !(refused[fence]! > 0));
+  return [
+    ...unfired.map((fault) => `the fault "${fault}"`),
+    ...idle.map((fence) => `a refusal by the fence "${fence}"`),
+    ...(acked * 2 >= invoked ? [] : [`success of most operations: ${acked} of ${invoked}`]),
+    ...(acked >= 100 ? [] : ["a hundred messages"]),
+    ...(looks >= 50 ? [] : ["fifty reads"]),
+    ...(happened.mostAtOnce >= happened.callsMax ? [] : ["as many answers at once as may be"]),
+  ];
+}

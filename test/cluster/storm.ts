@@ -1,0 +1,189 @@
+import { between, fraction, seededRandom } from "../../src/base/random.ts";
+import { keepTalking } from "../crash/sessions/load.ts";
+import { refusals } from "../crash/sessions/nemesis.ts";
+import { diedUnasked } from "../crash/sessions/storm.ts";
+import { pauseFor, until } from "../crash/until.ts";
+import { clusterViolations, mostAtOnce, vacuity } from "./checkers.ts";
+import { callsMax, type Cluster, places } from "./cluster.ts";
+import type { ClusterEvidence, Look, Owned, SeenHead } from "./evidence.ts";
+import { fire, processFaults, surroundingFaults } from "./faults.ts";
+import { outside } from "./network.ts";
+import { rivalVacuity, rivalViolations } from "./rivals/checkers.ts";
+import type { RivalEvidence } from "./rivals/evidence.ts";
+import { startRivals } from "./rivals/rivals.ts";
+
+export type ClusterStorm = {
+  /** What speaks against the promises. */
+  readonly violations: readonly string[];
+  /** What didn't happen, so that the storm shows less than it should. */
+  readonly mildness: readonly string[];
+  readonly evidence: ClusterEvidence & { readonly rivals: RivalEvidence };
+  readonly counts: Readonly<Record<string, number>>;
+};
+
+export type ClusterStormPlan = {
+  readonly seed: number;
+  /** It goes on for so long, and at least until each fault has fired. */
+  readonly forMs: number;
+  readonly say?: (line: string) => void;
+};
+
+const agents = { local: 3, remote: 6, plain: 2 } as const;
+const settleMs = 60_000;
+const readers = ["eve", "fay"];
+/** What an owner is refused by: at its next record, or at its next sign of life. */
+const ownerFence = "an owner whose log is another's";
+const answerFence = "an answer of a turn that is another's";
+
+/** Clients that talk while everything that they need is killed, paused, cut off, filled and set wrong. */
+export async function runClusterStorm(
+  cluster: Cluster,
+  { seed, forMs, say = () => {} }: ClusterStormPlan,
+): Promise<ClusterStorm> {
+  const { fleet, network } = cluster;
+  await fleet.startAgent(network.addressOf(outside));
+  await Promise.all(places.map(cluster.startPod));
+  const sessions = Object.entries(agents).flatMap(([agent, count]) =>
+    Array.from({ length: count }, (_, at) => ({ session: `${agent}-${at}`, agent })),
+  );
+  await Promise.all(
+    sessions.map(({ session, agent }) => cluster.open(session, agent === "plain" ? null : agent)),
+  );
+  const names = sessions.map(({ session }) => session);
+  const clients = ["ada", "bob", "cid", "dan"].map((name) =>
+    fleet.client(name, { losesAckOf: 20 }),
+  );
+  const rivals = await startRivals(cluster, seed + 6);
+  const talking = keepTalking(clients, names, seededRandom(seed + 1));
+  const watching = keepWatching(cluster, names, seed + 2);
+
+  let quiet = 0;
+  const quietSession = async () => {
+    const session = `quiet-${quiet++}`;
+    await cluster.open(session, "local");
+    return session;
+  };
+  const onProcesses = processFaults({
+    cluster,
+    random: seededRandom(seed),
+    sessions: names,
+    quietSession,
+  });
+  const around = surroundingFaults({ cluster, random: seededRandom(seed + 3) });
+  const endMs = performance.now() + forMs;
+  let isDone = false;
+  const isLate = () => performance.now() > endMs;
+  const [harm, others] = await Promise.all([
+    fire(onProcesses, { random: seededRandom(seed + 4), isOver: isLate, say }).finally(
+      () => (isDone = true),
+    ),
+    fire(around, { random: seededRandom(seed + 5), isOver: () => isDone, say }),
+  ]).catch((error: unknown) => {
+    rivals.kill();
+    throw error;
+  });
+  say("the storm is over");
+  await talking.stop();
+  const { looks, heads } = await watching.stop();
+  const contended = await rivals.gather();
+  await settled(cluster);
+  const gathered = await fleet.gather();
+  const evidence: ClusterEvidence = {
+    ...gathered,
+    looks,
+    heads,
+    owned: fleet.logged("session log owned") as unknown as Owned[],
+    calls: fleet.calls().filter(({ agent }) => agent === "remote"),
+    callsMax,
+    replicas: await cluster.replicas(),
+  };
+
+  const { history } = evidence;
+  const count = (type: string) => history.filter((event) => event.type === type).length;
+  const refusedBy = (words: string) => fleet.logged(words).length;
+  const refused = {
+    [ownerFence]: refusedBy(refusals.record) + refusedBy(refusals.beat),
+    [answerFence]: refusedBy(refusals.answer),
+  };
+  const happened = {
+    fired: [...harm, ...others],
+    refused,
+    looks: looks.length,
+    invoked: count("invoke"),
+    acked: count("ok"),
+    mostAtOnce: mostAtOnce(evidence),
+    callsMax,
+  };
+  const wanted = {
+    faults: [...Object.keys(onProcesses), ...Object.keys(around)],
+    fences: [ownerFence, answerFence],
+  };
+  const violations = [...clusterViolations(evidence), ...rivalViolations(contended)];
+  for (const pod of diedUnasked(fleet)) violations.push(`R2: ${pod} ended, and no fault ended it`);
+  const { invoked, acked } = happened;
+  const contendedBy = (event: string) =>
+    contended.notes.filter((each) => each.event === event).length;
+  return {
+    violations,
+    mildness: [...vacuity(wanted, happened), ...rivalVacuity(contended)],
+    evidence: { ...evidence, rivals: contended },
+    counts: {
+      invoked,
+      acked,
+      unknown: count("info"),
+      refused: count("refused"),
+      delivered: count("deliver"),
+      connections: count("closed"),
+      looks: looks.length,
+      ownersRefused: refused[ownerFence]!,
+      answersRefused: refused[answerFence]!,
+      answersAtOnce: happened.mostAtOnce,
+      faults: happened.fired.length,
+      recordsCommitted: contendedBy("committed"),
+      recordsFenced: contendedBy("fenced"),
+      recordsUnknown: contendedBy("unknown"),
+      logsTaken: contendedBy("recovered"),
+    },
+  };
+}
+
+/** Has readers ask any pod for the tails of sessions, and an observer for the heads of logs. */
+function keepWatching(cluster: Cluster, sessions: readonly string[], seed: number) {
+  const random = seededRandom(seed);
+  const looks: Look[] = [];
+  const heads: SeenHead[] = [];
+  let stopped = false;
+  const read = async (reader: string): Promise<void> => {
+    while (!stopped) {
+      const session = sessions[Math.floor(fraction(random) * sessions.length)]!;
+      const found = await cluster.look(between(random, 0, places.length - 1), { reader, session });
+      if (found) looks.push(found);
+      await pauseFor(between(random, 50, 250));
+    }
+  };
+  const observe = async (): Promise<void> => {
+    while (!stopped) {
+      heads.push(...(await cluster.heads().catch(() => [])));
+      await pauseFor(250);
+    }
+  };
+  const watching = [...readers.map(read), observe()];
+  return {
+    async stop() {
+      stopped = true;
+      await Promise.all(watching);
+      return { looks, heads };
+    },
+  };
+}
+
+/** Waits until the database has all that was acked. What it lacks by then, the checkers name. */
+async function settled({ fleet }: Cluster): Promise<void> {
+  const acked = fleet.history.events.filter((event) => event.type === "ok");
+  const isStored = async () => {
+    const stored = await fleet.stored();
+    const ends = new Map(stored.map(({ session, lastSeq }) => [session, lastSeq]));
+    return acked.every(({ session, seq }) => (ends.get(session) ?? 0) >= seq);
+  };
+  await until("all that was acked is stored", isStored, settleMs).catch(() => {});
+}

@@ -1,0 +1,342 @@
+import { jetstreamManager } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemClock } from "../../src/base/clock.ts";
+import { hasCode } from "../../src/base/errors.ts";
+import { uuidv7 } from "../../src/base/ids.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { systemRandom } from "../../src/base/random.ts";
+import { readMonitor } from "../../src/bus/nats/monitor.ts";
+import {
+  busyRecord,
+  header,
+  headOf,
+  messageRecord,
+  take,
+  turn,
+} from "../../src/sessions/contract/journal-harness.ts";
+import { logContract } from "../../src/sessions/contract/log.ts";
+import type { CommitResult, Head, LogRecord } from "../../src/sessions/log/journal.ts";
+import { connectStreams } from "../../src/sessions/log/jetstream/connect.ts";
+import { checkStreams } from "../../src/sessions/log/jetstream/create-streams.ts";
+import type { StreamEngine } from "../../src/sessions/log/jetstream/engine.ts";
+import { createStreamLog, type StreamLog } from "../../src/sessions/log/jetstream/log.ts";
+import { checkServers, maxBodyBytes } from "../../src/sessions/log/jetstream/requirements.ts";
+import {
+  type Deployment,
+  logStream,
+  streamName,
+} from "../../src/sessions/log/jetstream/streams.ts";
+import { type NatsCluster, type NatsServer, startNats, startNatsCluster } from "./server.ts";
+
+const clock = systemClock;
+const ids = uuidv7(clock, systemRandom);
+const usual = { clusterId: "c1", replicas: 3, maxLogBytes: 16 * 1_024 * 1_024 } as const;
+/** An election of a stream's leader takes up to 9 seconds. */
+const electionMs = 60_000;
+
+let cluster: NatsCluster;
+let used = 0;
+const opened: StreamEngine[] = [];
+beforeAll(async () => {
+  cluster = await startNatsCluster();
+});
+afterAll(async () => {
+  await Promise.all(opened.map((each) => each.close()));
+  await cluster.stop();
+});
+
+async function engineOf(
+  urls: readonly string[] = cluster.urls,
+  servers: readonly NatsServer[] = cluster.servers,
+  credentials: { user?: string; pass?: string } = {},
+): Promise<StreamEngine> {
+  const connection = await connect({
+    ...credentials,
+    servers: [...urls],
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: 100,
+    pingInterval: 1_000,
+    noAsyncTraces: true,
+  });
+  const monitors = servers.map(({ monitorUrl }) => monitorUrl);
+  const readJson = (url: string) => readMonitor(url, { clock });
+  const engine = await connectStreams({ connection, clock, monitors, readJson });
+  opened.push(engine);
+  return engine;
+}
+
+const logOn = (engine: StreamEngine, deployment: Deployment): StreamLog =>
+  createStreamLog({
+    engine,
+    deployment,
+    clock,
+    random: systemRandom,
+    ids,
+    log: silentLogger,
+    maxRecordBytes: 8 * 1_024 * 1_024 - 64 * 1_024,
+  });
+
+const nextDeployment = (): Deployment => ({ ...usual, namespace: `test_${++used}` });
+
+/** Sends the same record to the same place until its outcome is known. */
+async function commitUntilKnown(log: StreamLog, at: Head, sent: LogRecord): Promise<CommitResult> {
+  const endMs = clock.monotonic() + electionMs;
+  for (;;) {
+    try {
+      return await log.commit(at, sent);
+    } catch (error) {
+      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
+      if (!mayRetry || clock.monotonic() > endMs) throw error;
+    }
+    await new Promise((resolve) => clock.after(50, () => resolve(undefined)));
+  }
+}
+
+async function untilAnswered<Value>(ask: () => Promise<Value>): Promise<Value> {
+  const endMs = clock.monotonic() + electionMs;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
+      if (!mayRetry || clock.monotonic() > endMs) throw error;
+    }
+    await new Promise((resolve) => clock.after(100, () => resolve(undefined)));
+  }
+}
+
+logContract({
+  name: "on three NATS servers",
+  async open() {
+    const deployment = nextDeployment();
+    const log = logOn(await engineOf(), deployment);
+    const another = async () => logOn(await engineOf(), deployment);
+    return { log, another, close: async () => {} };
+  },
+});
+
+describe("a log on three NATS servers", () => {
+  test("has streams as they were meant, which servers flush before they acknowledge", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    const facts = await checkServers(engine, { replicas: 3, durability: "flushed" });
+    expect(facts).toMatchObject({ hasJetStream: true, flushes: [true, true, true] });
+    expect(maxBodyBytes(facts)).toBe(8 * 1_024 * 1_024 - 64 * 1_024);
+    const log = logOn(engine, deployment);
+    await log.create(2);
+    const lives = (await log.heads()).map((head) => ({ ...head, firstSequence: 1 }));
+    await checkStreams(engine, deployment, lives);
+    for (const life of lives) {
+      const state = await engine.state(streamName(deployment, life));
+      const { metadata, ...settings } = logStream(deployment, life);
+      expect(state).toMatchObject({ settings, firstSequence: 1, lastSequence: 0 });
+      expect(state!.settings.metadata).toMatchObject(metadata);
+    }
+  });
+
+  test("begins behind another's offsets, if it is told so", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    const life = { logId: 0, incarnation: "later", firstSequence: 1_001 };
+    expect(await engine.create(logStream(deployment, life))).toEqual({ type: "made" });
+    const stream = streamName(deployment, life);
+    expect(await engine.state(stream)).toMatchObject({ firstSequence: 1_001, lastSequence: 1_000 });
+    const message = { subject: `flotilla.${deployment.namespace}.log.0.later.r`, headers: {} };
+    const publish = (lastSequence: number) =>
+      engine.publish(
+        { ...message, body: Buffer.from("x") },
+        { stream, lastSequence, limitMs: 5_000 },
+      );
+    expect(await publish(0)).toEqual({ type: "wrong_last", lastSequence: 1_000 });
+    expect(await publish(1_000)).toEqual({ type: "acked", stream, sequence: 1_001 });
+  });
+
+  test("is marked, trimmed, and replayed from its mark", async () => {
+    const deployment = nextDeployment();
+    const log = logOn(await engineOf(), deployment);
+    await log.create(1);
+    let head = await take(log, 0, "pod-1");
+    await log.recover(head);
+    const users = Array.from({ length: 100 }, (_, nth) => `user-${nth}-ü`);
+    const early = header("early", { lastSeq: 1, work: turn(), users });
+    head = headOf(await log.commit(head, busyRecord("early", 1, { headers: [early] })));
+    for (let seq = 1; seq <= 300; seq++) {
+      head = headOf(await log.commit(head, messageRecord("s", seq)));
+    }
+    head = headOf(await log.mark(head, { archived: 200, busy: [early] }));
+    await log.trim(head, 200);
+    const another = logOn(await engineOf(), deployment);
+    const taken = await take(another, 0, "pod-2");
+    const offsets: number[] = [];
+    const { busy } = await another.recover(taken, ({ offset }) => offsets.push(offset));
+    expect(busy).toEqual([early]);
+    expect(offsets).toEqual(Array.from({ length: 102 }, (_, nth) => 201 + nth));
+    expect(await log.commit(head, messageRecord("s", 301))).toEqual({ type: "fenced" });
+  });
+
+  test("refuses records when it is full, and owners and marks later", async () => {
+    const deployment = { ...nextDeployment(), maxLogBytes: 64 * 1_024 };
+    const log = logOn(await engineOf(), deployment);
+    await log.create(1);
+    let head = await take(log, 0, "pod-1");
+    await log.recover(head);
+    for (;;) {
+      const result = await log
+        .commit(head, messageRecord("s", head.offset))
+        .catch((error) => error);
+      if (hasCode(result, "overloaded")) break;
+      head = headOf(result as CommitResult);
+    }
+    const engine = await engineOf();
+    const stream = streamName(deployment, { ...head, firstSequence: 1 });
+    const message = { subject: `flotilla.${deployment.namespace}.log.0.${head.incarnation}.x` };
+    const answer = await engine.publish(
+      { ...message, headers: {}, body: Buffer.alloc(64 * 1_024) },
+      { stream, lastSequence: head.offset, limitMs: 5_000 },
+    );
+    expect(answer).toEqual({ type: "full" });
+    head = await take(logOn(engine, deployment), 0, "pod-2");
+    expect(head.term).toBe(2);
+  });
+
+  test("O2, O3: loses nothing that it has acked when the leader of its stream is killed", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    const log = logOn(engine, deployment);
+    await log.create(1);
+    let head = await take(log, 0, "pod-1");
+    await log.recover(head);
+    const acked: string[] = [];
+    const append = async (count: number): Promise<void> => {
+      for (let nth = 0; nth < count; nth++) {
+        const sent = messageRecord("s", head.offset);
+        head = headOf(await commitUntilKnown(log, head, sent));
+        acked.push(sent.recordId);
+      }
+    };
+    await append(20);
+    const leader = await leaderOf(streamName(deployment, { ...head, firstSequence: 1 }));
+    const killing = leader.kill();
+    await append(20);
+    await killing;
+    const another = logOn(await engineOf(), deployment);
+    const taken = await untilAnswered(() => take(another, 0, "pod-2"));
+    const found: string[] = [];
+    await untilAnswered(async () => {
+      found.length = 0;
+      await another.recover(taken, ({ record }) => found.push(record.recordId));
+    });
+    expect(found).toEqual(acked);
+    expect(await commitUntilKnown(log, head, messageRecord("s", 99))).toEqual({ type: "fenced" });
+    await leader.start();
+    headOf(await commitUntilKnown(another, taken, messageRecord("s", 99)));
+  });
+});
+
+describe("servers that can't keep logs are refused", () => {
+  test("one alone, which could keep one copy", async () => {
+    const server = await startNats({ jetStream: true });
+    try {
+      const engine = await engineOf([server.url], [server]);
+      await expect(logOn(engine, nextDeployment()).create(2)).rejects.toMatchObject({
+        code: "unsupported",
+        message: expect.stringContaining("needs 3 NATS servers"),
+      });
+      const own = { ...nextDeployment(), replicas: 1 } as const;
+      const log = logOn(engine, own);
+      await log.create(2);
+      expect(await log.heads()).toHaveLength(2);
+      await engine.close();
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test.each([
+    ["without JetStream", { jetStream: false }, /set jetstream in their config/],
+    [
+      "with little payload",
+      { jetStream: true, config: "max_payload: 1MB" },
+      /max_payload of the NATS servers is 1048576 bytes: set it to 8MB/,
+    ],
+  ])("ones %s", async (_, options, sentence) => {
+    const server = await startNats(options);
+    const wanted = { replicas: 3, durability: "flushed" } as const;
+    try {
+      const engine = await engineOf([server.url], [server]);
+      await expect(checkServers(engine, wanted)).rejects.toThrow(sentence);
+      await engine.close();
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("ones that don't let their user make streams", async () => {
+    const allowed = `["flotilla.>", "$JS.API.INFO", "$JS.API.STREAM.INFO.>"]`;
+    const server = await startNats({
+      jetStream: true,
+      config: `authorization {
+  users: [
+    { user: ann, password: pass, permissions: { publish: ${allowed}, subscribe: "_INBOX.>" } }
+  ]
+}`,
+    });
+    try {
+      const engine = await engineOf([server.url], [server], { user: "ann", pass: "pass" });
+      const own = { ...nextDeployment(), replicas: 1 } as const;
+      await expect(logOn(engine, own).create(1)).rejects.toMatchObject({
+        code: "unsupported",
+        message: expect.stringContaining("allow it to publish to $JS.API.>"),
+      });
+      await engine.close();
+    } finally {
+      await server.stop();
+    }
+  });
+
+  test("ones whose streams were changed by hand", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    const log = logOn(engine, deployment);
+    await log.create(1);
+    const life = { ...(await log.heads())[0]!, firstSequence: 1 };
+    const connection = await connect({ servers: [...cluster.urls] });
+    const { streams } = await jetstreamManager(connection);
+    await streams.update(streamName(deployment, life), { max_age: 3_600_000_000_000 });
+    await connection.close();
+    await expect(checkStreams(engine, deployment, [life])).rejects.toThrow(
+      /was changed by hand: set it back \(maxAgeMs is 3600000, not 0\)/,
+    );
+  });
+
+  test("ones without the storage that the logs reserve", async () => {
+    const large = { ...nextDeployment(), maxLogBytes: 64 * 1_024 ** 3 };
+    await expect(logOn(await engineOf(), large).create(1)).rejects.toMatchObject({
+      code: "unsupported",
+      message: expect.stringContaining("raise max_file_store"),
+    });
+  });
+
+  test("ones with the streams of another deployment", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    await logOn(engine, deployment).create(1);
+    const theirs = { ...deployment, clusterId: "c2" };
+    for (const call of [(log: StreamLog) => log.heads(), (log: StreamLog) => log.create(1)]) {
+      await expect(call(logOn(engine, theirs))).rejects.toMatchObject({ code: "unsupported" });
+    }
+  });
+});
+
+/** The server that leads a stream, as one of them says. */
+async function leaderOf(stream: string): Promise<NatsServer> {
+  type Page = {
+    account_details?: { stream_detail?: { name: string; cluster?: { leader?: string } }[] }[];
+  };
+  const url = `${cluster.servers[0]!.monitorUrl}/jsz?streams=true&accounts=true`;
+  const page = (await (await fetch(url)).json()) as Page;
+  const details = page.account_details?.flatMap((each) => each.stream_detail ?? []) ?? [];
+  const name = details.find((each) => each.name === stream)?.cluster?.leader;
+  return cluster.servers.find((each) => each.name === name)!;
+}

@@ -1,0 +1,181 @@
+/** What was promised of logs with an archive, compared with every record that was ever stored. */
+import type { Entry } from "../../../src/protocol/message.ts";
+import { storedEntry } from "../../../src/sessions/contract/journal-harness.ts";
+import type { StoredMessage } from "../../../src/sessions/log/jetstream/engine.ts";
+import { decodeMessage } from "../../../src/sessions/log/jetstream/message.ts";
+import {
+  type Deployment,
+  streamName,
+  subjectPrefix,
+} from "../../../src/sessions/log/jetstream/streams.ts";
+import { changesOf } from "../../../src/sessions/log/changes.ts";
+import { decodeRecord } from "../../../src/sessions/log/record-codec.ts";
+import type { Header } from "../../../src/sessions/conversation/header.ts";
+import type { Head, LogRecord } from "../../../src/sessions/log/journal.ts";
+import { startFold } from "../../../src/sessions/log/archive/fold.ts";
+import { insertWatermark, storeFlush } from "../../../src/sessions/log/sql/archive.ts";
+import type { Database } from "../../../src/store/database.ts";
+import { migrate } from "../../../src/store/migrate.ts";
+import { sql, table } from "../../../src/store/sql.ts";
+import { spareDatabase } from "../spare-stores.ts";
+import { archivedTables } from "./store.ts";
+
+export type ArchiveLedger = {
+  stored(stream: string, message: StoredMessage): void;
+  acked(head: Head, record: LogRecord): void;
+  /** A pod has replayed its log, and serves it from here on. */
+  recovered(head: Head, busy: readonly Header[]): void;
+  /** How many entries of a session are acknowledged, for a read that begins now. */
+  ackedSeq(sessionId: string): number;
+  /** What a read that began when so many were acknowledged has found. */
+  read(podId: string, sessionId: string, ackedSeq: number, entries: readonly Entry[]): void;
+  beginQuiet(): void;
+  judge(rows: Database): Promise<void>;
+};
+
+type Log = {
+  readonly logId: number;
+  readonly incarnation: string;
+  /** By offset. */
+  readonly records: Map<number, LogRecord>;
+};
+
+export function createLedger({
+  deployment,
+  violate,
+  count,
+  note,
+}: {
+  deployment: Deployment;
+  violate: (invariant: string, what: string) => void;
+  count: (what: string) => void;
+  note: (line: string) => void;
+}): ArchiveLedger {
+  const logs = new Map<string, Log>();
+  const entries = new Map<string, Entry[]>();
+  const acked = new Map<string, number>();
+  let acks = 0;
+  let acksBefore = 0;
+  let reads = 0;
+
+  return {
+    stored(stream, stored) {
+      const [, logId, incarnation] = /_(\d+)_([\w-]+)$/.exec(stream) ?? [];
+      if (logId === undefined) return;
+      const life = { logId: Number(logId), incarnation: incarnation!, firstSequence: 1 };
+      const decoded = decodeMessage(subjectPrefix(deployment, life), stored);
+      if (decoded.type !== "message") return violate("stored", `${stream} has a ${decoded.type}`);
+      const log = logs.get(stream) ?? { ...life, records: new Map() };
+      logs.set(stream, log);
+      if (decoded.message.kind !== "record") return;
+      const record = decodeRecord(decoded.message.body);
+      log.records.set(stored.sequence, record);
+      for (const entry of record.entries) {
+        const all = entries.get(entry.sessionId) ?? [];
+        entries.set(entry.sessionId, all);
+        all.push(storedEntry(entry));
+        if (entry.seq !== all.length) violate("S2", `${entry.sessionId} has ${entry.seq} next`);
+      }
+    },
+
+    acked({ offset, logId }, record) {
+      acks++;
+      note(`acked ${offset} of log ${logId}`);
+      for (const { sessionId, seq } of record.entries) acked.set(sessionId, seq);
+    },
+
+    recovered(head, busy) {
+      const life = { logId: head.logId, incarnation: head.incarnation, firstSequence: 1 };
+      const log = logs.get(streamName(deployment, life));
+      const headers = new Map<string, Header>();
+      for (const [offset, record] of log?.records ?? []) {
+        if (offset > head.offset) continue;
+        for (const header of record.headers) headers.set(header.sessionId, header);
+      }
+      const wanted = [...headers.values()].filter(({ work }) => work !== null);
+      const shown = (all: readonly Header[]) =>
+        all
+          .map(({ sessionId, lastSeq }) => `${sessionId} ${lastSeq}`)
+          .toSorted()
+          .join(", ");
+      if (shown(wanted) !== shown(busy)) {
+        violate("O7", `${shown(busy)} is found busy at ${head.offset}, not ${shown(wanted)}`);
+      }
+    },
+
+    ackedSeq: (sessionId) => acked.get(sessionId) ?? 0,
+
+    read(podId, sessionId, ackedSeq, found) {
+      reads++;
+      count("read");
+      const truth = (entries.get(sessionId) ?? []).slice(0, found.length);
+      if (found.length < ackedSeq) {
+        violate("S8", `${podId} reads ${found.length} of ${ackedSeq} acked in ${sessionId}`);
+      } else if (JSON.stringify(found.map(sorted)) !== JSON.stringify(truth.map(sorted))) {
+        violate("S8", `${podId} reads of ${sessionId} what wasn't stored`);
+      }
+    },
+
+    beginQuiet() {
+      acksBefore = acks;
+    },
+
+    async judge(rows) {
+      if (acks === acksBefore) violate("quiet", "nothing was acked once all was well");
+      if (reads === 0) violate("quiet", "nothing was read");
+      const rebuilt = await rebuild([...logs.values()]);
+      const [found, wanted] = [await rowsOf(rows), await rowsOf(rebuilt)];
+      await rebuilt.close();
+      for (const [at, name] of archivedTables.entries()) {
+        if (JSON.stringify(found[at]) === JSON.stringify(wanted[at])) continue;
+        const where = found[at]!.findIndex(
+          (row, each) => JSON.stringify(row) !== JSON.stringify(wanted[at]![each]),
+        );
+        const [has, lacks] = [found[at]!, wanted[at]!].map((all) => all[Math.max(0, where)]);
+        const what = `${JSON.stringify(has)}, not ${JSON.stringify(lacks)}`;
+        violate("archive", `${name} has ${found[at]!.length} rows: ${what}`.slice(0, 600));
+        return;
+      }
+    },
+  };
+}
+
+/** An archive that is made of nothing but the logs, one record at a time. */
+async function rebuild(logs: readonly Log[]): Promise<Database> {
+  const rows = spareDatabase({ now: () => 0, note: () => {} });
+  await migrate(rows);
+  for (const { logId, incarnation, records } of logs) {
+    let at = { logId, incarnation, offset: 0, recordId: "", chain: "" };
+    await rows.write([insertWatermark(at)]);
+    for (const [offset, record] of records) {
+      const fold = startFold();
+      fold.add(changesOf(record));
+      const to = { ...at, offset, recordId: record.recordId };
+      const flushId = `${logId} ${offset}`;
+      await rows.write(
+        storeFlush({ from: at.offset, to, flushId, changes: fold.changes, aside: [] }),
+      );
+      at = to;
+    }
+  }
+  return rows;
+}
+
+/** All that is archived, but for when and from which transaction. */
+async function rowsOf(rows: Database) {
+  return Promise.all(
+    archivedTables.map(async (name) => {
+      if (name === "log_watermark") return [];
+      const all = await rows.read(sql`select * from ${table(name)}`);
+      return all
+        .map((row) => sorted({ ...row, last_offset: 0, started_at: 0, at: 0 }))
+        .toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+    }),
+  );
+}
+
+function sorted(value: object): object {
+  return Object.fromEntries(
+    Object.entries(value).toSorted(([one], [other]) => (one < other ? -1 : 1)),
+  );
+}

@@ -1,0 +1,147 @@
+/** One seed: pods whose logs are on JetStream, a database behind them that fails, a time of quiet, and the verdict. */
+import { messageOf } from "../../../src/base/errors.ts";
+import type { Clock } from "../../../src/base/clock.ts";
+import { type Ids, uuidv7 } from "../../../src/base/ids.ts";
+import { silentLogger } from "../../../src/base/log.ts";
+import { between, fraction, seededRandom } from "../../../src/base/random.ts";
+import { createMemoryBus } from "../../../src/bus/memory-bus.ts";
+import {
+  noStreamTroubles,
+  simulateStreams,
+} from "../../../src/sessions/contract/simulated-streams.ts";
+import { createStreamLog } from "../../../src/sessions/log/jetstream/log.ts";
+import { migrate } from "../../../src/store/migrate.ts";
+import type { Report } from "../report.ts";
+import { createScheduler } from "../scheduler.ts";
+import { spareDatabase } from "../spare-stores.ts";
+import { streamTroublesOf } from "../streams/run.ts";
+import type { Violation } from "../world.ts";
+import { createLedger } from "./ledger.ts";
+import { type ArchivePod, startArchivePod } from "./pod.ts";
+import { simulateArchive } from "./store.ts";
+
+const logs = 2;
+const quietMs = 14_000;
+const endingMs = 8_000;
+/** So small that a log is trimmed while it is watched. */
+const smallBytes = 40_000;
+
+export async function runArchiveSeed(seed: number, { keepTrace = false } = {}): Promise<Report> {
+  const random = seededRandom(seed);
+  const scheduler = createScheduler({ keepTrace });
+  const counts = new Map<string, number>();
+  const violations: Violation[] = [];
+  const count = (what: string): void => {
+    counts.set(what, (counts.get(what) ?? 0) + 1);
+    scheduler.note(what);
+  };
+  const violate = (invariant: string, what: string): void => {
+    violations.push({ invariant, what });
+    scheduler.note(`violated ${invariant}: ${what}`);
+  };
+  const clock: Clock = {
+    now: () => 1_700_000_000_000 + Math.floor(scheduler.nowMs),
+    monotonic: () => scheduler.nowMs,
+    after: (delayMs, callback) => scheduler.after(delayMs, callback),
+  };
+  const ids: Ids = uuidv7(clock, random);
+  const isSmall = fraction(random) < 0.4;
+  const deployment = {
+    namespace: "simulated",
+    clusterId: "cluster",
+    replicas: 3,
+    maxLogBytes: isSmall ? smallBytes : 10_000_000,
+  } as const;
+  const rows = spareDatabase({ now: () => clock.now(), note: () => {} });
+  await migrate(rows);
+  const archive = simulateArchive(rows, { clock, random, count, logs });
+  const ledger = createLedger({ deployment, violate, count, note: scheduler.note });
+  const servers = simulateStreams({
+    clock,
+    random,
+    onEvent: count,
+    onStored: (stream, message) => ledger.stored(stream, message),
+  });
+  const bus = createMemoryBus();
+  const streamOn = (engine: ReturnType<typeof servers.connect>) =>
+    createStreamLog({
+      engine,
+      deployment,
+      clock,
+      random,
+      ids,
+      log: silentLogger,
+      maxRecordBytes: 20_000,
+    });
+  const pods = new Map<number, ArchivePod>();
+  let isQuiet = false;
+  let made = 0;
+  const fill = (place: number): void => {
+    const podId = `p${++made}`;
+    const pod = startArchivePod({
+      podId,
+      clock,
+      random,
+      ids,
+      logs,
+      ledger,
+      count,
+      database: archive.connect(),
+      stream: streamOn,
+      engine: servers.connect(),
+      bus: bus.connect(podId, { clock }),
+      isQuiet: () => isQuiet,
+      isEnding: () => scheduler.nowMs > faultsMs + quietMs,
+      onThrown: (error) => violate("thrown", messageOf(error)),
+    });
+    pods.set(place, pod);
+  };
+
+  const faultsMs = between(random, 6_000, 20_000);
+  await streamOn(servers.connect()).create(logs);
+  servers.troubles = streamTroublesOf(() => fraction(random), 0.5);
+  archive.begin();
+  const places = between(random, 2, 3);
+  for (let place = 0; place < places; place++) fill(place);
+  const strike = (): void => {
+    if (isQuiet) return;
+    const place = between(random, 0, places - 1);
+    const kind = fraction(random);
+    if (kind < 0.25) {
+      count("fault: crash");
+      pods.get(place)!.crash();
+      scheduler.after(between(random, 100, 2_000), () => fill(place));
+    } else if (kind < 0.5) {
+      count("fault: pause");
+      pods.get(place)!.pause(between(random, 100, 4_000));
+    } else if (kind < 0.7) archive.away(between(random, 200, 5_000));
+    else if (kind < 0.85 && !isSmall) {
+      // A backup is restored while no pod runs.
+      for (const pod of pods.values()) pod.crash();
+      void archive.setBack().then(() => {
+        for (const each of pods.keys()) fill(each);
+      });
+    } else servers.depose();
+    scheduler.after(between(random, 300, 3_000), strike);
+  };
+  scheduler.after(between(random, 300, 3_000), strike);
+  scheduler.after(faultsMs, () => {
+    isQuiet = true;
+    servers.troubles = noStreamTroubles;
+    archive.end();
+    ledger.beginQuiet();
+  });
+  const isOver = () => violations.length > 0 || scheduler.nowMs > faultsMs + quietMs + endingMs;
+  await scheduler.runUntil(isOver);
+  if (violations.length === 0) await ledger.judge(rows);
+  for (const pod of pods.values()) pod.crash();
+  await rows.close();
+  return {
+    seed,
+    violations,
+    hash: scheduler.trace.hash(),
+    trace: scheduler.trace.lines,
+    counts,
+    virtualMs: scheduler.nowMs,
+  };
+}
