@@ -5,7 +5,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { getParts, missing, part, parts } from "../../test/parts.ts";
-import { freePort } from "../../test/postgres/server.ts";
+import { freePort } from "../../test/free-ports.ts";
 import { diskFolder } from "../folder.ts";
 import type { Server } from "./server.ts";
 

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import process from "node:process";
-import { freePort } from "../../test/postgres/server.ts";
+import { freePort } from "../../test/free-ports.ts";
 import { diskFolder } from "../folder.ts";
 import { cpuMsOf } from "./cpu.ts";
 import type { Place } from "./place.ts";

@@ -10,7 +10,7 @@ import { seededRandom } from "../../src/base/random.ts";
 import { built } from "../built.ts";
 import { pauseFor, until } from "../crash/until.ts";
 import { part } from "../parts.ts";
-import { freePort } from "../postgres/server.ts";
+import { freePort } from "../free-ports.ts";
 import { startJanitor } from "./janitor.ts";
 import { whyNoNamespaces } from "./namespaces.ts";
 import type { Network } from "./network.ts";

@@ -1,7 +1,6 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -9,6 +8,7 @@ import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { until } from "../../src/base/contract/movable-clock.ts";
 import { launch, openContext, patienceMs } from "../browser/browser.ts";
+import { freePort } from "../free-ports.ts";
 import { readGuide } from "./guide.ts";
 import { compile, installTarball, link, packTarball } from "./package.ts";
 
@@ -189,15 +189,6 @@ async function stop(child: ChildProcess): Promise<void> {
   const late = setTimeout(() => child.kill("SIGKILL"), 20_000);
   await ended;
   clearTimeout(late);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }
 
 function versionOf(name: string): string {

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import type { ServerConfig } from "../../src/runtime/server-config.ts";
-import { freePort } from "../postgres/server.ts";
+import { freePort } from "../free-ports.ts";
 import type { Fleet } from "./fleet.ts";
 import type { KeyedGiven } from "./keyed-server-process.ts";
 import type { PodProcess } from "./pod-handle.ts";

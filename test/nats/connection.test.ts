@@ -9,7 +9,7 @@ import { silentLogger } from "../../src/base/log.ts";
 import { seededRandom } from "../../src/base/random.ts";
 import { checkNats, type NatsConfig } from "../../src/bus/nats/config.ts";
 import { connectNats, type NatsConnection } from "../../src/bus/nats/connection.ts";
-import { freePort } from "../postgres/server.ts";
+import { freePort } from "../free-ports.ts";
 import { makeCertificates } from "../postgres/certificates.ts";
 import { type NatsServerOptions, startNats } from "./server.ts";
 

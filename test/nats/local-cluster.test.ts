@@ -6,7 +6,7 @@ import { temporaryDatabase } from "../../src/store/contract/kinds.ts";
 import { built } from "../built.ts";
 import { type Outcome, run, start } from "../command.ts";
 import { part } from "../parts.ts";
-import { freePort } from "../postgres/server.ts";
+import { freePorts } from "../free-ports.ts";
 
 let folder: string;
 const cleanUps: (() => unknown)[] = [];
@@ -76,18 +76,12 @@ async function createSession(url: string): Promise<string> {
   return ((await created.json()) as { sessionId: string }).sessionId;
 }
 
-/** A place with twelve ports that are free now. */
-async function freePorts(): Promise<number> {
-  const last = await freePort();
-  return Math.max(1_024, last - 11);
-}
-
 describe("a cluster on this machine", () => {
   test("comes up, survives a pod and a server that are killed, is examined, and goes down", async () => {
     const { url: store, remove } = await temporaryDatabase();
     cleanUps.push(remove);
     const env = { FLOTILLA_STORE: store };
-    const port = String(await freePorts());
+    const port = String(await freePorts(12));
     cleanUps.push(() => command(["cluster", "down"]));
     const up = await command(["cluster", "up", "--port", port, "--json"], env);
     expect(up).toMatchObject({ code: 0 });
@@ -142,7 +136,7 @@ describe("a cluster on this machine", () => {
 
   test("leaves nothing running where a pod can't start", async () => {
     const env = { FLOTILLA_STORE: "postgres://postgres@127.0.0.1:1/none" };
-    const port = String(await freePorts());
+    const port = String(await freePorts(12));
     const up = await command(["cluster", "up", "--port", port], env);
     expect(up.code).not.toBe(0);
     expect(up.stderr).toMatch(/pod\d has ended/);

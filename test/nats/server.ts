@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { part } from "../parts.ts";
-import { freePort } from "../postgres/server.ts";
+import { freePorts } from "../free-ports.ts";
 
 export type NatsServer = {
   readonly name: string;
@@ -66,8 +66,8 @@ const startMs = 60_000;
 
 /** A NATS server of our own, on free ports of the loopback, in a temporary folder. */
 export async function startNats(options: NatsServerOptions = {}): Promise<NatsServer> {
-  const ports = await freePorts(2);
-  const server = createServer("n1", { port: ports[0]!, monitorPort: ports[1]! }, options);
+  const port = await freePorts(2);
+  const server = createServer("n1", { port, monitorPort: port + 1 }, options);
   try {
     await server.start();
     return server;
@@ -83,10 +83,9 @@ export async function startNatsCluster(
   places: NatsPlaces = { options: () => ({}) },
 ): Promise<NatsCluster> {
   const { jetStream = true, ...rest } = options;
-  const ports = await freePorts(9);
-  const routePorts = ports.slice(6);
+  const first = await freePorts(9);
   const all = [0, 1, 2];
-  const listens = all.map((nth) => `${places.options(nth).address ?? loopback}:${routePorts[nth]}`);
+  const listens = all.map((nth) => `${places.options(nth).address ?? loopback}:${first + 6 + nth}`);
   const servers = await Promise.all(
     all.map(async (nth) => {
       const ways = all.map(async (to) => {
@@ -102,7 +101,7 @@ export async function startNatsCluster(
   ${hidden}
 }`;
       const config = [cluster, rest.config ?? ""].join("\n");
-      const at = { port: ports[nth]!, monitorPort: ports[3 + nth]! };
+      const at = { port: first + nth, monitorPort: first + 3 + nth };
       const own = { ...rest, ...places.options(nth), jetStream, config };
       return createServer(`n${nth + 1}`, at, own);
     }),
@@ -256,11 +255,4 @@ async function until(what: string, condition: () => Promise<boolean>): Promise<v
     if (performance.now() > deadlineMs) throw new Error(`${what} didn't come up in ${startMs} ms`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-}
-
-/** A port that was just free may be given again, so that each is taken once. */
-async function freePorts(count: number): Promise<number[]> {
-  const ports = new Set<number>();
-  while (ports.size < count) ports.add(await freePort());
-  return [...ports];
 }

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { part } from "../parts.ts";
-import { freePort } from "./server.ts";
+import { freePort } from "../free-ports.ts";
 import { unprivileged } from "./user.ts";
 
 export type PgBouncer = {

@@ -1,11 +1,11 @@
 import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { appendFileSync, chmodSync, chownSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import pg from "pg";
+import { freePort } from "../free-ports.ts";
 import { serverPrograms } from "./binaries.ts";
 import { type Unprivileged, unprivileged } from "./user.ts";
 
@@ -179,15 +179,4 @@ function moment(): Promise<void> {
 function isRefusal(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
   return /^[0-9A-Z]{5}$/.test(code) && code !== "57P03";
-}
-
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() => resolve((address as { port: number }).port));
-    });
-  });
 }

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Entry } from "../../../src/protocol/message.ts";
 import type { Header } from "../../../src/sessions/conversation/header.ts";
-import { freePort } from "../../postgres/server.ts";
+import { freePort } from "../../free-ports.ts";
 import type { Fleet, StartOptions } from "../fleet.ts";
 import type { PodProcess } from "../pod-handle.ts";
 import type { SessionEvidence, StoredSession } from "./evidence.ts";
