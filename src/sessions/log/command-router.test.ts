@@ -27,6 +27,8 @@ describe("a command router", () => {
   /** What the owner of this process does with the next commands; undefined: there is none. */
   let submit: ((given: Command) => Promise<CommandResult>) | undefined;
   let owner: string | null;
+  /** The owner of this process, if there is one; another object once it has taken the log anew. */
+  let local: Owner;
   /** The store that says who owns a log can't be reached. */
   let isAway: boolean;
   /** How many of the next envelopes are lost. */
@@ -64,6 +66,7 @@ describe("a command router", () => {
       return store(asked.command) as Promise<Json>;
     });
     const head = () => ({ owner }) as Head;
+    local = localOwner();
     heads = {
       last: [head()],
       all: async () => [head()],
@@ -76,12 +79,7 @@ describe("a command router", () => {
       bus,
       heads,
       owners: {
-        of: () =>
-          submit &&
-          ({
-            head: { incarnation: "one", term: 3 } as Head,
-            submit: (_, __, asked, more) => (options.push(more), submit!(asked)),
-          } as Owner),
+        of: () => submit && local,
         awaken: async () => {},
       },
       create: async () => {},
@@ -89,6 +87,11 @@ describe("a command router", () => {
       random: seededRandom(1),
     });
   });
+  const localOwner = () =>
+    ({
+      head: { incarnation: "one", term: 3 } as Head,
+      submit: (_, __, asked, more) => (options.push(more), submit!(asked)),
+    }) as Owner;
   const store = async (given: Command): Promise<CommandResult> => {
     stored.push(nameOf(given));
     return { lastSeq: stored.length, seq: stored.length };
@@ -115,6 +118,28 @@ describe("a command router", () => {
     await Promise.all([...answers, late]);
     expect(stored).toEqual(["a", "b", "c", "d"]);
   });
+
+  test.each(["in another process", "in this one again"])(
+    "S4: what an owner that lost its log hasn't rejected yet comes before what is sent to its next owner, %s",
+    async (where) => {
+      const held = Promise.withResolvers<CommandResult>();
+      submit = () => held.promise;
+      const answers = [ask("a")];
+      local = localOwner();
+      owner = "there";
+      submit = where === "in this one again" ? store : undefined;
+      answers.push(ask("b"));
+      await clock.advance(5_000);
+      expect(stored).toEqual([]);
+      held.reject(new FlotillaError("not_owner", "moved"));
+      await clock.advance(1_000);
+      await Promise.all(answers);
+      expect(stored).toEqual(["a", "b"]);
+      void ask("c");
+      await eventLoopTurns();
+      expect(stored).toEqual(["a", "b", "c"]);
+    },
+  );
 
   test("S4: what follows an envelope that was lost waits until that was answered", async () => {
     owner = "there";

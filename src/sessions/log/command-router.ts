@@ -12,6 +12,7 @@ import { withTimeout } from "../../base/timeout.ts";
 import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
+import type { Owner } from "./owner.ts";
 import type { Heads, Owners } from "./ownership.ts";
 import { callLimitMs, graceMs, retryDelayMs } from "./call-deadline.ts";
 
@@ -63,6 +64,18 @@ type CommandEnvelope = RoutedCommand & {
   readonly term: Term | undefined;
   /** How long the sender waits for the result. */
   readonly limitMs: number | undefined;
+};
+
+/**
+ * A local owner keeps the order of what it is given. Whatever is given to another one, or sent in an
+ * envelope, which can be lost and sent again, waits until all before it are settled: an owner that has lost
+ * its log may take long to reject what it had.
+ */
+type Line = {
+  /** The owner in this process that has all of them; undefined where one went another way. */
+  owner: Owner | undefined;
+  /** Settled when all of them are. */
+  last: Promise<unknown>;
 };
 
 /** The owner that an envelope is for. Terms restart in a log that replaces another. */
@@ -179,25 +192,22 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   ): Promise<CommandResult> =>
     withTimeout(clock, timeoutMs + graceMs, answer, () => outcomeUnknown(undefined));
 
-  /**
-   * The last submission to each session with a remote or failing owner. A local owner keeps the order of
-   * submission. An envelope can be lost and sent again, so the next command waits for its result.
-   */
-  const queues = new Map<string, Promise<unknown>>();
+  /** The submissions to each session that aren't settled yet. */
+  const lines = new Map<string, Line>();
 
-  const submitInOrder = (
-    request: RoutedCommand,
-    submission: Submission,
+  const submitInLine = (
+    sessionId: string,
+    submit: (line: Line, before: Promise<unknown>) => Promise<CommandResult>,
   ): Promise<CommandResult> => {
-    const { sessionId } = request;
-    const before = queues.get(sessionId) ?? Promise.resolve();
-    const answer = before.then(() => submitUntilAnswered(request, submission));
-    const settled = answer
-      .catch(() => {})
-      .then(() => {
-        if (queues.get(sessionId) === settled) queues.delete(sessionId);
-      });
-    queues.set(sessionId, settled);
+    const line = lines.get(sessionId) ?? { owner: owners?.of(sessionId), last: Promise.resolve() };
+    lines.set(sessionId, line);
+    const before = line.last;
+    const answer = submit(line, before);
+    const settle = () => before;
+    const last = answer.then(settle, settle).then(() => {
+      if (line.last === last) lines.delete(sessionId);
+    });
+    line.last = last;
     return answer;
   };
 
@@ -208,15 +218,22 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     },
     submit(tenant, sessionId, command, { timeoutMs = callLimitMs, signal } = {}) {
       const request = { tenant, sessionId, command };
-      const submission = { startedMs: clock.monotonic(), timeoutMs, signal, mayBeStored: false };
-      const owner = queues.has(sessionId) ? undefined : owners?.of(sessionId);
-      if (!owner) return withinTimeout(submitInOrder(request, submission), timeoutMs);
-      const answer = owner
-        .submit(tenant, sessionId, command, { limitMs: timeoutMs })
-        .catch((error: unknown) => {
+      const submission = { startedMs: clock.monotonic(), timeoutMs, signal };
+      const answer = submitInLine(sessionId, (line, before) => {
+        const inTurn = (mayBeStored: boolean) =>
+          before.then(() => submitUntilAnswered(request, { ...submission, mayBeStored }));
+        const { owner } = line;
+        if (!owner || owner !== owners?.of(sessionId)) {
+          line.owner = undefined;
+          return inTurn(false);
+        }
+        const limits = { limitMs: timeoutMs };
+        return owner.submit(tenant, sessionId, command, limits).catch((error: unknown) => {
           if (!hasCode(error, "not_owner")) throw error;
-          return submitInOrder(request, { ...submission, mayBeStored: !isNotAccepted(error) });
+          line.owner = undefined;
+          return inTurn(!isNotAccepted(error));
         });
+      });
       return withinTimeout(answer, timeoutMs);
     },
   };

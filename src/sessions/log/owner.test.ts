@@ -186,6 +186,17 @@ describe("an owner", () => {
     expect([(await first).seq, (await second).seq]).toEqual([1, 2]);
   });
 
+  test.each(["drop", "stop"] as const)(
+    "S4: at its %s, what waits for a session that can't be read is sent to the next owner at once",
+    async (end) => {
+      journal.header = () => new Promise(() => {});
+      owner = own(await take("pod-2"));
+      const refused = say("s", "a").catch((error: FlotillaError) => error);
+      await owner[end]();
+      expect(await refused).toMatchObject({ code: "not_owner", details: { taken: false } });
+    },
+  );
+
   test("O3: one that is fenced stores nothing, answers `not_owner`, and forgets what it knew", async () => {
     await take("pod-2");
     const answers = await Promise.allSettled([say("s", "a"), say("s", "b")]);

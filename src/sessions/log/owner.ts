@@ -364,11 +364,17 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
 
   const drop = (): void => {
     ended = "fenced";
+    const unread = takeUnread();
     slots.clear();
     const rest = [...takeHeld(held.keys()), ...queue];
     queue = [];
     rejectAll(rest);
+    rejectUnstored(unread);
   };
+
+  /** Commands whose sessions are still being read. A store that is away could keep them for long. */
+  const takeUnread = (): PendingCommand[] =>
+    [...slots.values()].flatMap((slot) => slot.waiting?.splice(0) ?? []);
 
   const put = (item: PendingCommand): void => {
     queue.push(item);
@@ -483,7 +489,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
       if (ended === "no") ended = "stopping";
       if (scheduled) flush();
       while (committing) await committing;
-      rejectUnstored(takeHeld(held.keys()));
+      rejectUnstored([...takeHeld(held.keys()), ...takeUnread()]);
     },
     drop,
   };
