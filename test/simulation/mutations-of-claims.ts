@@ -13,7 +13,12 @@ const ownCall = "const call = callOf(request, pauses!);";
 export const aheadMutations: readonly Mutation[] = [
   {
     name: "ahead: tasks begin before the pod's row says so",
-    edits: [ahead("await mark(some.at(-1)!)", "(void mark, true)")],
+    edits: [
+      ahead(
+        "await mark(some.at(-1)!)",
+        "(void mark(some.at(-1)!), (markedPauses = parts.pausesNumber()!), true)",
+      ),
+    ],
   },
   {
     name: "ahead: a death counts for tasks that only waited",
