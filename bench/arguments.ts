@@ -96,7 +96,7 @@ const sessionWorks = [
   "pods-acked",
   "growth",
 ];
-const clusterWorks = ["append", "acked", "replay", "failover", "hop"];
+const clusterWorks = ["append", "acked", "replay", "hop", "archive", "idle", "deploy", "failover"];
 const serverWorks = ["requests", "bulk", "acts", "audit"];
 const dashboardWorks = ["answers", "loads", "events", "frames", "drain"];
 const agentWorks = ["call", "turns", "bytes", "resume", "silence"];

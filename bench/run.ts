@@ -67,7 +67,8 @@ async function main(): Promise<void> {
     late: (share) => quick && performance.now() - startedMs > quickMs * share,
     progress: (what) => process.stderr.write(`${seconds()} s  ${what}\n`),
   });
-  process.stdout.write(asked.json ? jsonLines(report) : `\n${table(report)}`);
+  // Work that was given up may still wait for what never comes.
+  process.stdout.write(asked.json ? jsonLines(report) : `\n${table(report)}`, () => process.exit());
 }
 
 await main().catch((error: unknown) => {

@@ -1,13 +1,9 @@
-import { jetstreamManager } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
-import { lead } from "../../test/cluster/log-reader.ts";
 import type { NatsCluster } from "../../test/nats/server.ts";
-import { startRole } from "../roles.ts";
+import { type Role, startRole } from "../roles.ts";
 import type { BenchOptions } from "../run.ts";
 import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
-import { percentile } from "../statistics.ts";
-import { pause, type System } from "./appender.ts";
+import type { System } from "./appender.ts";
 import type { WriterParams, Written } from "./writer.ts";
 
 /** Three servers, and how often each system has its turn. */
@@ -32,14 +28,15 @@ export type AckedWork = {
   readonly runMs: number;
 };
 export type ReplayWork = { readonly records: number; readonly messages: number };
-export type FailoverWork = { readonly logs: number; readonly settleMs: number };
 
 const systems: readonly System[] = ["flotilla", "bare"];
-/** An election takes 4 to 9 s, and a busy machine longer. */
-const electedMs = 15_000;
 let namespaces = 0;
 
-function writer({ nats }: ClusterSite, params: Omit<WriterParams, "servers" | "namespace">) {
+/** A process that appends to logs of its own on the servers, by our log or by the engine alone. */
+export function startWriter(
+  { nats }: ClusterSite,
+  params: Omit<WriterParams, "servers" | "namespace">,
+): Role {
   const own = { servers: nats.urls, namespace: `bench_${++namespaces}` };
   return startRole(new URL("./writer.ts", import.meta.url), { ...params, ...own });
 }
@@ -56,7 +53,8 @@ export async function measureAppend(site: ClusterSite, work: AppendWork): Promis
   const entrants = all.flatMap((at) => systems.map((system) => ({ ...at, system })));
   await takeTurns(site, entrants, async ({ rate, system, p50, p95, p99 }, round) => {
     const open = { type: "open", perSecond: rate, warmMs, runMs } as const;
-    const { latency }: Written = await writer(site, { system, logs: site.logs, work: open }).result;
+    const { latency }: Written = await startWriter(site, { system, logs: site.logs, work: open })
+      .result;
     p50.add(system, { value: latency!.p50 });
     p95.add(system, { value: latency!.p95 });
     p99.add(system, { value: latency!.p99 });
@@ -77,7 +75,7 @@ export async function measureAcked(site: ClusterSite, work: AckedWork): Promise<
   await takeTurns(site, systems, async (system, round) => {
     const on = async (logs: number): Promise<number> => {
       const closed = { type: "closed", messages, warmMs, runMs } as const;
-      const written: Written = await writer(site, { system, logs, work: closed }).result;
+      const written: Written = await startWriter(site, { system, logs, work: closed }).result;
       return written.perSecond!;
     };
     const byDefault = await on(site.logs);
@@ -98,7 +96,8 @@ export async function measureReplay(site: ClusterSite, work: ReplayWork): Promis
   await takeTurns(site, ["both"], async (_, round) => {
     const reading = { type: "replay", ...work } as const;
     const system = "flotilla";
-    const { replayed }: Written = await writer(site, { system, logs: 1, work: reading }).result;
+    const { replayed }: Written = await startWriter(site, { system, logs: 1, work: reading })
+      .result;
     for (const each of systems) replay.add(each, { value: replayed![each] });
     const shown = systems.map((each) => `${each} ${replayed![each].toFixed(1)}`);
     site.options.progress(
@@ -106,49 +105,4 @@ export async function measureReplay(site: ClusterSite, work: ReplayWork): Promis
     );
   });
   return [replay.work];
-}
-
-/** How long no record is acked when the server is killed that leads all logs of both systems. */
-export async function measureFailover(site: ClusterSite, work: FailoverWork): Promise<Work[]> {
-  const { nats, options } = site;
-  const gap = collect("cluster.failover.server_p95_s", "s", "lower");
-  const over = collect("cluster.failover.server_over_bare_s", "s", "lower");
-  await takeTurns(site, ["both"], async (_, round) => {
-    const victim = nats.servers[round % nats.servers.length]!;
-    const roles = systems.map((system) => ({
-      system,
-      role: writer(site, { system, logs: work.logs, work: { type: "steady" } }),
-    }));
-    const ready = await Promise.all(
-      roles.map(({ role }) => role.next("ready") as Promise<{ streams: string[] }>),
-    );
-    const streams = ready.flatMap((each) => each.streams);
-    await leadAll(nats, streams, victim.name);
-    await pause(work.settleMs);
-    await victim.kill();
-    await pause(electedMs);
-    const gaps = new Map<System, number>();
-    for (const { system, role } of roles) {
-      role.send("end");
-      const { gapsMs }: Written = await role.result;
-      gaps.set(system, percentile(gapsMs!, 0.95) / 1_000);
-    }
-    await victim.start();
-    for (const system of systems) gap.add(system, { value: gaps.get(system)! });
-    over.add("flotilla", { value: gaps.get("flotilla")! - gaps.get("bare")! });
-    const shown = systems.map((each) => `${each} ${gaps.get(each)!.toFixed(2)} s`);
-    options.progress(`cluster.failover, round ${round} of ${site.rounds}: ${shown.join(", ")}`);
-  });
-  return [gap.work, over.work];
-}
-
-/** Has one server lead all of these streams. */
-async function leadAll(nats: NatsCluster, streams: readonly string[], server: string) {
-  const connection = await connect({ servers: [...nats.urls], noAsyncTraces: true });
-  try {
-    const manager = await jetstreamManager(connection, { checkAPI: false });
-    for (const stream of streams) await lead({ connection, manager, stream, server });
-  } finally {
-    await connection.close();
-  }
 }

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { loadResults } from "../side-by-side/results.ts";
 import { renderAgents } from "./agents.ts";
 import { renderAlone } from "./alone.ts";
+import { renderCluster } from "./cluster.ts";
 import { renderDashboard } from "./dashboard.ts";
 import { renderFirstScreen } from "./first-screen.ts";
 import { renderFlows } from "./flows.ts";
@@ -37,6 +38,7 @@ export function renderDocs(): string[] {
     renderFlows,
     renderSteps,
     renderSessions,
+    renderCluster,
     renderAgents,
     renderServer,
     renderDashboard,

@@ -3,9 +3,10 @@ import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { logOf } from "../../src/sessions/log/placement.ts";
-import type { Head } from "../../src/sessions/log/journal.ts";
 import { createSqlJournal } from "../../src/sessions/log/sql-journal.ts";
 import { openStore } from "../../src/store/open.ts";
+import { openLogReader } from "../../test/cluster/log-reader.ts";
+import type { NatsCluster } from "../../test/nats/server.ts";
 import { startRole } from "../roles.ts";
 import { takeTurns } from "../side-by-side/bench.ts";
 import { collect, type Work } from "../side-by-side/figures.ts";
@@ -38,22 +39,34 @@ export async function measurePods(site: Site, work: PodsWork): Promise<Work[]> {
   return [p50.work, p95.work, p99.work];
 }
 
-/** The same through servers of NATS, beside the way through rows of the store. */
+/**
+ * The same through servers of NATS, with logs there too and with logs in Postgres, beside the way through rows
+ * of the store.
+ */
 export async function measureHop(
   site: Site,
-  { nats, ...work }: PodsWork & { readonly nats: readonly string[] },
+  { nats, ...work }: PodsWork & { readonly nats: NatsCluster },
 ): Promise<Work[]> {
   const p50 = collect(`cluster.hop.p50_at_${work.perSecond}`, "ms", "lower");
   const p95 = collect(`cluster.hop.p95_at_${work.perSecond}`, "ms", "lower");
-  const ways = [
-    { key: "flotilla", params: { nats } },
-    { key: "rows", params: {} },
-  ];
-  await takeTurns(site, ways, async ({ key, params }, round) => {
+  const monitor = nats.servers.map(({ monitorUrl }) => monitorUrl);
+  const servers = nats.urls;
+  await takeTurns(site, ["flotilla", "bus", "rows"], async (key, round) => {
     const name = `cluster.hop by ${key}, round ${round}`;
-    const { latency, cut } = await acrossPods(site, work, name, params);
-    p50.add(key, { value: latency.p50, ...cut });
-    p95.add(key, { value: latency.p95, ...cut });
+    const namespace = `hop_${round}_${key}`;
+    const isLogs = key === "flotilla";
+    const config = isLogs ? { servers, namespace, monitor, use: "all" as const } : { servers };
+    const reader = isLogs ? await openLogReader(nats, namespace) : undefined;
+    try {
+      const { latency, cut } = await acrossPods(site, work, name, {
+        ...(key !== "rows" && { nats: config }),
+        ...(reader && { heads: () => reader.heads() }),
+      });
+      p50.add(key, { value: latency.p50, ...cut });
+      p95.add(key, { value: latency.p95, ...cut });
+    } finally {
+      await reader?.close();
+    }
   });
   return [p50.work, p95.work];
 }
@@ -65,13 +78,13 @@ async function acrossPods(
   site: Site,
   { clients, perSecond, warmMs, runMs }: PodsWork,
   name: string,
-  served: Pick<ServerParams, "nats"> = {},
+  { heads: headsOf, ...served }: Pick<ServerParams, "nats"> & { heads?: ReadHeads } = {},
 ) {
   const store = await site.place.fresh();
   const pods = [await site.serve(ours, store, served), await site.serve(ours, store, served)];
   const [near, far] = pods as [Running, Running];
   await makeSessions(near.httpUrl!, ["the first one makes the logs"]);
-  const heads = await shared(store, far.podId);
+  const heads = await shared(store, far.podId, { read: headsOf });
   const params: LoadParams = {
     ...addressOf(near),
     sessions: sessionsOf(heads, far.podId, clients),
@@ -121,8 +134,8 @@ export async function measurePodsAcked(site: Site, work: PodsAckedWork): Promise
     const pods: Running[] = [];
     for (let at = 0; at < count; at++) pods.push(await site.serve({ key: "flotilla" }, store));
     await makeSessions(pods[0]!.httpUrl!, ["the first one makes the logs"]);
-    let heads: readonly Head[] = [];
-    for (const { podId } of pods) heads = await shared(store, podId, count);
+    let heads: Owners = [];
+    for (const { podId } of pods) heads = await shared(store, podId, { pods: count });
     const perPod = pods.map(({ podId }) => sessionsOf(heads, podId, Math.ceil(clients / count)));
     const sessions = Array.from(
       { length: clients },
@@ -172,14 +185,23 @@ async function runLoad(
   return measured;
 }
 
-/** Waits until the pod has its part of the logs. */
-async function shared(store: string, podId: string, pods = 2): Promise<readonly Head[]> {
+/** Who owns each log, in their order. */
+type Owners = readonly { readonly owner: string | null }[];
+type ReadHeads = () => Promise<Owners>;
+
+/** Waits until the pod has its part of the logs, which are in the store unless `read` tells of them. */
+async function shared(
+  store: string,
+  podId: string,
+  { pods = 2, read }: { pods?: number; read?: ReadHeads | undefined } = {},
+): Promise<Owners> {
   const database = await openStore(store);
   const journal = createSqlJournal({ database, ids: uuidv7(systemClock, systemRandom) });
   try {
     const latestMs = performance.now() + sharedLimitMs;
     for (;;) {
-      const heads = await journal.heads();
+      // Streams that were just made have no leader yet, and tell nothing.
+      const heads = read ? await read().catch(() => []) : await journal.heads();
       const owned = heads.filter(({ owner }) => owner === podId).length;
       if (owned > 0 && owned >= Math.floor(heads.length / pods)) return heads;
       if (performance.now() > latestMs) throw new Error("the second pod was given no logs");
@@ -190,7 +212,7 @@ async function shared(store: string, podId: string, pods = 2): Promise<readonly 
   }
 }
 
-function sessionsOf(heads: readonly Head[], podId: string, count: number): string[] {
+function sessionsOf(heads: Owners, podId: string, count: number): string[] {
   const found: string[] = [];
   for (let at = 0; found.length < count; at++) {
     const session = `far-${at}`;

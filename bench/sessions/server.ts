@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { systemClock } from "../../src/base/clock.ts";
 import { silentLogger } from "../../src/base/log.ts";
+import type { NatsConfig } from "../../src/bus/nats/config.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 import { connect } from "../../src/runtime/connect.ts";
 import { startPod } from "../../src/runtime/start-pod.ts";
@@ -14,8 +15,8 @@ export type ServerParams = {
   readonly store: string;
   /** How many logs it makes. Default: as many as by default. */
   readonly logs?: number | undefined;
-  /** Servers of NATS between pods. Default: pods reach each other through the store. */
-  readonly nats?: readonly string[] | undefined;
+  /** Servers of NATS between pods, or for their logs too. Default: all goes through the store. */
+  readonly nats?: NatsConfig | undefined;
   /** How long the scripted agent talks, and how often a second. */
   readonly talk?: { readonly chunks: number; readonly perSecond: number };
 };
@@ -35,7 +36,7 @@ playRole(
       }
     });
     const sessions = logs === undefined ? {} : { logs };
-    const between = nats === undefined ? {} : { nats: { servers: nats } };
+    const between = nats === undefined ? {} : { nats };
     const use = [scripted];
     const pod = await startPod({ store, use, log, dataDir: false, sessions, ...between });
     const flotilla = connect(store, between);

@@ -12,6 +12,7 @@ const costsShown = [
   "tasks.drain.wal_bytes",
   "tasks.drain.commits",
   "tasks.drain.snapshot_held.dead_rows",
+  "cluster.idle.cpu",
 ];
 
 /** Every kind of work as we did it, with our ratio against each of the others. */

@@ -1,0 +1,224 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { built } from "../../test/built.ts";
+import { openLogReader } from "../../test/cluster/log-reader.ts";
+import { makeBuild } from "../../test/make-build.ts";
+import { diskFolder } from "../folder.ts";
+import { startBenchPostgres } from "../servers/postgres.ts";
+import { logOf } from "../../src/sessions/log/placement.ts";
+import { pause } from "./appender.ts";
+import type { ClusterSite } from "./works.ts";
+
+/** Three `flotilla serve` of the built package, whose logs are on the servers of a site. */
+export type Pods = {
+  /** The URL of their Postgres. */
+  readonly store: string;
+  readonly logs: number;
+  /** Those that run. */
+  readonly running: readonly BenchPod[];
+  start(): Promise<BenchPod>;
+  /** The pod that owns each log, by the last message of its stream. */
+  owners(): Promise<readonly (string | null)[]>;
+  /** The texts of turns that the agent `slow` was called for, in any pod, once for each call. */
+  called(): readonly string[];
+  close(): Promise<void>;
+};
+
+export type BenchPod = {
+  readonly podId: string;
+  readonly url: string;
+  readonly pid: number;
+  signal(signal: NodeJS.Signals): void;
+  /** Resolves with its exit code, or the signal that ended it. */
+  readonly ended: Promise<number | string>;
+};
+
+export type PodsOptions = {
+  /** How long a turn of the agent `slow` takes. Default 1,000. */
+  readonly turnMs?: number;
+};
+
+const podLimitMs = 60_000;
+const ownedLimitMs = 60_000;
+const lookEveryMs = 50;
+const shownLines = 5;
+/** What pods' streams begin with, by default. */
+const namespace = "flotilla";
+
+export async function openPods(
+  { nats, logs, options }: ClusterSite,
+  { turnMs = 1_000 }: PodsOptions = {},
+): Promise<Pods> {
+  await using opening = new AsyncDisposableStack();
+  await makeBuild();
+  const folder = mkdtempSync(join(diskFolder(), "flotilla-bench-pods-"));
+  opening.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const postgres = await startBenchPostgres();
+  opening.defer(() => postgres.stop());
+  const store = await postgres.fresh();
+  const reader = await openLogReader(nats, namespace);
+  opening.defer(() => reader.close());
+  const callsFile = join(folder, "calls");
+  writeFileSync(callsFile, "");
+  writeFileSync(join(folder, "flotilla.config.mjs"), configOf({ callsFile, turnMs, logs }));
+  const monitors = nats.servers.map(({ monitorUrl }) => `monitor=${monitorUrl}`);
+  const env = {
+    ...process.env,
+    FLOTILLA_STORE: store,
+    FLOTILLA_NATS: `${nats.urls.join(",")}?use=all&${monitors.join("&")}`,
+  };
+  const children = new Set<ChildProcess>();
+  const killAll = () => children.forEach((child) => child.kill("SIGKILL"));
+  process.once("exit", killAll);
+  opening.defer(async () => {
+    const all = [...children].map((child) => once(child, "exit"));
+    killAll();
+    await Promise.all(all);
+    process.off("exit", killAll);
+  });
+  const running: BenchPod[] = [];
+  let started = 0;
+
+  const start = async (): Promise<BenchPod> => {
+    const path = join(folder, `pod${++started}.log`);
+    const output = openSync(path, "a");
+    const flags = ["serve", "--port", "0", "--data-dir", join(folder, `pod${started}`)];
+    const child = spawn(process.execPath, [built.command, ...flags], {
+      cwd: folder,
+      env,
+      stdio: ["ignore", output, output],
+    });
+    closeSync(output);
+    children.add(child);
+    const ended = new Promise<number | string>((resolve) => {
+      child.once("exit", (code, signal) => {
+        children.delete(child);
+        resolve(code ?? signal ?? "unknown");
+      });
+    });
+    const endMs = performance.now() + podLimitMs;
+    for (;;) {
+      const told = readFileSync(path, "utf8");
+      const url = /listens on (http:\/\/\S+)/.exec(told)?.[1];
+      const podId = /"pod":"([^"]+)"[^\n]*"pod started"/.exec(told)?.[1];
+      if (url !== undefined && podId !== undefined) {
+        const pod: BenchPod = {
+          podId,
+          url,
+          pid: child.pid!,
+          signal: (signal) => void child.kill(signal),
+          ended,
+        };
+        running.push(pod);
+        void ended.then(() => running.splice(running.indexOf(pod), 1));
+        return pod;
+      }
+      if (!children.has(child) || performance.now() > endMs) {
+        const lines = told.trim().split("\n").slice(-shownLines);
+        throw new Error(`a pod didn't start: ${lines.join(" | ")}`);
+      }
+      await pause(lookEveryMs);
+    }
+  };
+
+  // A server that was just killed, or a stream without a leader, tells nothing for a while.
+  const owners: Pods["owners"] = async () => {
+    const endMs = performance.now() + ownedLimitMs;
+    for (;;) {
+      const heads = await reader.heads().catch(() => []);
+      if (heads.length > 0) return heads.map(({ owner }) => owner);
+      if (performance.now() > endMs) throw new Error("the servers don't tell who owns the logs");
+      await pause(lookEveryMs);
+    }
+  };
+
+  await Promise.all([start(), start(), start()]);
+  await makeSessions(running[0]!.url, ["the-first-makes-the-logs"]);
+  await allOwned(running, owners);
+  options.progress(`three pods serve ${logs} logs`);
+  const stack = opening.move();
+  return {
+    store,
+    logs,
+    running,
+    start,
+    owners,
+    called: () => readFileSync(callsFile, "utf8").split("\n").slice(0, -1),
+    close: () => stack.disposeAsync(),
+  };
+}
+
+/** Waits until each log is owned by a pod that runs. */
+export async function allOwned(
+  running: readonly BenchPod[],
+  owners: Pods["owners"],
+): Promise<readonly (string | null)[]> {
+  const endMs = performance.now() + ownedLimitMs;
+  for (;;) {
+    const found = await owners();
+    const isOwned = (owner: string | null) => running.some(({ podId }) => podId === owner);
+    if (found.every(isOwned)) return found;
+    if (performance.now() > endMs) throw new Error("some logs are owned by no pod that runs");
+    await pause(lookEveryMs);
+  }
+}
+
+/** A session in each log. */
+export function sessionPerLog(prefix: string, logs: number): readonly string[] {
+  const found: string[] = [];
+  for (let at = 0; found.filter(Boolean).length < logs; at++) {
+    const session = `${prefix}-${at}`;
+    found[logOf(session, logs)] ??= session;
+  }
+  return found;
+}
+
+/** Makes sessions, with an agent or as plain logs. */
+export async function makeSessions(
+  url: string,
+  sessionIds: readonly string[],
+  agents: readonly string[] = [],
+): Promise<void> {
+  for (const sessionId of sessionIds) {
+    const made = await post(`${url}/v1/sessions`, { sessionId, agents, users: ["ada"] });
+    if (made.status !== 201) throw new Error(`no session ${sessionId}: ${await made.text()}`);
+    await made.arrayBuffer();
+  }
+}
+
+export function post(url: string, body: unknown): Promise<Response> {
+  return fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+}
+
+/** The agent talks for as long as a turn is to take, and notes each call before it begins. */
+function configOf(given: { callsFile: string; turnMs: number; logs: number }): string {
+  return `
+import { appendFileSync } from "node:fs";
+import { setTimeout as wait } from "node:timers/promises";
+import { agent, defineConfig } from ${JSON.stringify(built.index)};
+
+const { callsFile, turnMs, logs } = ${JSON.stringify(given)};
+
+export default defineConfig({
+  sessions: { logs },
+  shutdownMs: 60_000,
+  use: [
+    agent("slow", async function* ({ messages }) {
+      const text = messages.at(-1).parts[0].text;
+      appendFileSync(callsFile, text + "\\n");
+      for (let chunk = 1; chunk <= 10; chunk++) {
+        yield "chunk " + chunk + " ";
+        await wait(turnMs / 10);
+      }
+    }),
+  ],
+});
+`;
+}
