@@ -7,20 +7,13 @@ import { built } from "../built.ts";
 import { type Outcome, run, start } from "../command.ts";
 import { part } from "../parts.ts";
 import { freePorts } from "../free-ports.ts";
+import { ask, createSession, echoConfig, isAlive } from "./talking.ts";
 
 let folder: string;
 const cleanUps: (() => unknown)[] = [];
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-cluster-"));
-  writeFileSync(
-    join(folder, "flotilla.config.mjs"),
-    `import { agent, defineConfig } from ${JSON.stringify(built.index)};
-    export default defineConfig({
-      use: [agent("echo", async function* ({ messages }) {
-        yield "you said " + messages.at(-1).parts[0].text;
-      })],
-    });`,
-  );
+  writeFileSync(join(folder, "flotilla.config.mjs"), echoConfig(built.index));
 });
 afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).toReversed()) await cleanUp();
@@ -31,50 +24,6 @@ type Member = { name: string; kind: string; pid: number; url: string; state: str
 
 const command = (args: readonly string[], env: Record<string, string> = {}): Promise<Outcome> =>
   run(args, { cwd: folder, env: { NATS_SERVER: part("nats"), ...env } });
-
-const isAlive = (pid: number): boolean => {
-  try {
-    process.kill(pid, 0);
-    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-  } catch {
-    return false;
-  }
-};
-
-/** Sends a message over HTTP, and gives the answer to it once it is stored. */
-async function ask(url: string, sessionId: string, text: string): Promise<string> {
-  const message = { author: "ann", parts: [{ type: "text", text }] };
-  const sent = await post(`${url}/v1/sessions/${sessionId}/messages`, message);
-  expect(sent.status).toBeLessThan(300);
-  const { seq } = (await sent.json()) as { seq: number };
-  let answer = "";
-  await expect
-    .poll(
-      async () => {
-        const page = await fetch(`${url}/v1/sessions/${sessionId}/messages?after=${seq}`);
-        const { entries = [] } = (await page.json()) as {
-          entries?: { role: string; parts: { text?: string }[] }[];
-        };
-        answer = entries.find(({ role }) => role === "assistant")?.parts[0]?.text ?? "";
-        return answer;
-      },
-      { timeout: 60_000 },
-    )
-    .not.toBe("");
-  return answer;
-}
-
-const post = (url: string, body: unknown) =>
-  fetch(url, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-
-async function createSession(url: string): Promise<string> {
-  const created = await post(`${url}/v1/sessions`, { agents: ["echo"], users: ["ann"] });
-  return ((await created.json()) as { sessionId: string }).sessionId;
-}
 
 describe("a cluster on this machine", () => {
   test("comes up, survives a pod and a server that are killed, is examined, and goes down", async () => {

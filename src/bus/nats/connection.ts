@@ -252,7 +252,7 @@ export function subjectOf(namespace: string, ...rest: readonly string[]): string
 }
 
 async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
-  const { connect, ...rest } = await loadDriver();
+  const { connect, ...rest } = await loadDriver(settings);
   const authenticator = await authenticatorOf(settings, rest);
   const tls = await tlsOf(settings);
   try {
@@ -277,13 +277,13 @@ async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
   }
 }
 
-async function loadDriver(): Promise<typeof driver> {
+async function loadDriver({ use }: NatsSettings): Promise<typeof driver> {
   try {
     return await import("@nats-io/transport-node");
   } catch (error) {
     throw new FlotillaError(
       "unsupported",
-      "`nats` needs its client: npm install @nats-io/transport-node",
+      `\`nats\` needs its client: npm install @nats-io/transport-node${use === "all" ? " @nats-io/jetstream" : ""}`,
       { cause: error },
     );
   }

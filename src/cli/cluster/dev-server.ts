@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import { findDev } from "../dev-file.ts";
-import { natsServerProgram } from "./nats-program.ts";
+import { checkNatsClients, natsServerProgram } from "./nats-program.ts";
 import { type LocalServer, natsUrl, startServer, untilServing } from "./nats-servers.ts";
 import { stillRuns, type LocalProcess, stopProcess } from "./processes.ts";
 
@@ -27,6 +27,7 @@ export async function startDevServer(
   given: string,
   { clock }: { clock: Clock },
 ): Promise<DevServer> {
+  checkNatsClients();
   const folder = resolve(given);
   const left = readState(folder);
   if (left && stillRuns(left.process) && (await findDev())) {

@@ -11,7 +11,7 @@ import {
   startServer,
   untilServing,
 } from "./nats-servers.ts";
-import { natsServerProgram } from "./nats-program.ts";
+import { checkNatsClients, natsServerProgram } from "./nats-program.ts";
 import { stillRuns, type LocalProcess, startProcess, stopProcess } from "./processes.ts";
 
 /** Three NATS servers and three pods on this machine, as a folder remembers them. */
@@ -51,6 +51,7 @@ const logLines = 5;
 export async function startCluster(options: ClusterOptions): Promise<LocalCluster> {
   const { port, clock } = options;
   const folder = resolve(options.folder);
+  checkNatsClients();
   const program = natsServerProgram();
   const known = readCluster(folder);
   if (known && all(known).some(stillRuns)) {

@@ -9,6 +9,7 @@ import { FlotillaError } from "../../base/errors.ts";
 export const oldestNatsServer = [2, 14, 6] as const;
 
 const name = "nats-server";
+const clients = ["@nats-io/transport-node", "@nats-io/jetstream"];
 const usualFolders = ["/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
 
 export type NatsProgramPlaces = {
@@ -45,6 +46,25 @@ export function natsServerProgram(): string {
     "unsupported",
     `there is no nats-server of version ${oldestNatsServer.join(".")} or later on the path: install one (macOS: brew install nats-server; others: https://github.com/nats-io/nats-server/releases), or name its program in NATS_SERVER`,
   );
+}
+
+/** Refuses to begin without the clients of NATS, which a project installs only if it wants them. */
+export function checkNatsClients(): void {
+  const absent = clients.filter((each) => !isInstalled(each));
+  if (absent.length === 0) return;
+  throw new FlotillaError(
+    "unsupported",
+    `the clients of NATS aren't installed: npm install ${absent.join(" ")}`,
+  );
+}
+
+function isInstalled(client: string): boolean {
+  try {
+    import.meta.resolve(client);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Where a server is kept that was got for this user alone, by its version. */
