@@ -9,6 +9,7 @@ import { type Callers, startCallers } from "./callers.ts";
 import {
   allOwned,
   type BenchPod,
+  countsOf,
   makeSessions,
   openPods,
   type Pods,
@@ -83,7 +84,10 @@ export async function measureFailover(site: ClusterSite, work: FailoverWork): Pr
     await pods.start();
     let stopped: BenchPod | undefined;
     try {
-      const pausing = async (pod: BenchPod) => void (stopped = pod).signal("SIGSTOP");
+      const pausing = async (pod: BenchPod) => {
+        stopped = pod;
+        pod.signal("SIGSTOP");
+      };
       found.paused.push(...(await harmed("paused", round, pausing)));
     } finally {
       stopped?.signal("SIGCONT");
@@ -164,8 +168,8 @@ export function sayErrors({ errors }: Callers, progress: (what: string) => void)
 }
 
 function busiest({ running }: Pods, owners: readonly (string | null)[]): BenchPod {
-  const logsOf = ({ podId }: BenchPod) => owners.filter((owner) => owner === podId).length;
-  return running.toSorted((one, other) => logsOf(other) - logsOf(one))[0]!;
+  const counts = countsOf(running, owners);
+  return running[counts.indexOf(Math.max(...counts))]!;
 }
 
 /** Has one server lead the streams of all pods, and these. */

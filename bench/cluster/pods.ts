@@ -137,8 +137,8 @@ export async function openPods(
 
   await Promise.all([start(), start(), start()]);
   await makeSessions(running[0]!.url, ["the-first-makes-the-logs"]);
-  await allOwned(running, owners);
-  options.progress(`three pods serve ${logs} logs`);
+  const counts = countsOf(running, await allOwned(running, owners, { isSpread: true }));
+  options.progress(`three pods serve ${counts.join(", ")} logs`);
   const stack = opening.move();
   return {
     store,
@@ -151,19 +151,32 @@ export async function openPods(
   };
 }
 
-/** Waits until each log is owned by a pod that runs. */
+/** Waits until each log is owned by a pod that runs, and if that is wanted, each pod has its part of them. */
 export async function allOwned(
   running: readonly BenchPod[],
   owners: Pods["owners"],
+  { isSpread = false } = {},
 ): Promise<readonly (string | null)[]> {
   const endMs = performance.now() + ownedLimitMs;
   for (;;) {
     const found = await owners();
-    const isOwned = (owner: string | null) => running.some(({ podId }) => podId === owner);
-    if (found.every(isOwned)) return found;
-    if (performance.now() > endMs) throw new Error("some logs are owned by no pod that runs");
+    const counts = countsOf(running, found);
+    const least = isSpread ? Math.floor(found.length / running.length) : 0;
+    const isOwned = counts.reduce((sum, count) => sum + count, 0) === found.length;
+    if (isOwned && counts.every((count) => count >= least)) return found;
+    if (performance.now() > endMs) {
+      throw new Error(`of ${found.length} logs the pods that run own ${counts.join(", ")}`);
+    }
     await pause(lookEveryMs);
   }
+}
+
+/** How many logs each pod owns. */
+export function countsOf(
+  running: readonly BenchPod[],
+  owners: readonly (string | null)[],
+): readonly number[] {
+  return running.map(({ podId }) => owners.filter((owner) => owner === podId).length);
 }
 
 /** A session in each log. */
