@@ -55,7 +55,9 @@ export async function openPods(
   await using opening = new AsyncDisposableStack();
   await makeBuild();
   const folder = mkdtempSync(join(diskFolder(), "flotilla-bench-pods-"));
-  opening.defer(() => rmSync(folder, { recursive: true, force: true }));
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  process.once("exit", remove);
+  opening.defer(remove);
   const postgres = await startBenchPostgres();
   opening.defer(() => postgres.stop());
   const store = await postgres.fresh();
