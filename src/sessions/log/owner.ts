@@ -37,12 +37,15 @@ export type Owner = {
   readonly provenMs: number;
   /** Stores a proof that the log is still this pod's, unless a record is under way, which is one. */
   prove(): void;
-  /** Resolves once the decision is committed. Rejects with `not_owner` when another pod owns the log. */
+  /**
+   * Resolves once the decision is committed. Rejects with `not_owner` when another pod owns the log.
+   * `limitMs` is how long the caller waits for the result. Default and maximum 15,000.
+   */
   submit(
     tenant: string,
     sessionId: string,
     command: Command,
-    options?: SubmitOptions,
+    options?: { limitMs?: number },
   ): Promise<CommandResult>;
   /** The committed header of a session, if it is in memory. */
   cachedHeader(sessionId: string): Header | undefined;
@@ -50,11 +53,6 @@ export type Owner = {
   stop(): Promise<void>;
   /** Another pod owns the log: clears memory and rejects pending commands with `not_owner`. */
   drop(): void;
-};
-
-type SubmitOptions = {
-  /** How long the caller waits for the result. Default and maximum 15,000. */
-  limitMs?: number;
 };
 
 export type OwnerParts = {
@@ -278,7 +276,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
 
   const isLate = ({ submittedMs, limitMs }: PendingCommand): boolean =>
     clock.monotonic() - submittedMs >=
-    (ended === "no" ? limitMs : Math.min(limitMs, leaveTimeoutMs));
+    Math.min(limitMs, ended === "no" ? Infinity : leaveTimeoutMs);
   const isStoreAway = (error: unknown): boolean => hasCode(error, ...storeAwayCodes);
 
   /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
@@ -321,11 +319,12 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
       else slots.set(sessionId, { header, waiting: undefined });
     }
     for (const [key, seq] of draft.ids) known.add(key, seq);
-    if (slots.size > maxSlots()) forget();
+    forget();
   };
 
   /** Sessions with pending commands stay: without its header a session would count as missing. */
   const forget = (): void => {
+    if (slots.size <= maxSlots()) return;
     const busySessions = new Set([...underWay, ...queue].map(({ sessionId }) => sessionId));
     for (const sessionId of held.keys()) busySessions.add(sessionId);
     const most = maxSlots() * 0.9;
@@ -340,10 +339,9 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
     waiting -= items.length;
     for (const item of items) item.reject(error);
   };
-  const rejectAll = (items: readonly PendingCommand[]): void =>
-    reject(items, ownerMoved(head.logId));
+  const rejectAll = (items: readonly PendingCommand[]) => reject(items, ownerMoved(head.logId));
   /** For commands that were in no record. Their callers can then trust a later refusal. */
-  const rejectUnstored = (items: readonly PendingCommand[]): void =>
+  const rejectUnstored = (items: readonly PendingCommand[]) =>
     reject(items, notAccepted(head.logId));
 
   const settle = (draft: RecordDraft): void => {
@@ -439,8 +437,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
     } else {
       const made: Slot = { header: undefined, waiting: [item] };
       slots.set(item.sessionId, made);
-      // Needed here too, because anyone can send commands for sessions that do not exist.
-      if (slots.size > maxSlots()) forget();
+      forget(); // Here too, because anyone can send commands for sessions that do not exist.
       void load(item.sessionId, made, item);
     }
   };
