@@ -261,7 +261,7 @@ describe("a database that is away", () => {
 });
 
 describe("a session of more entries than are kept", () => {
-  test("S3: finds an old id in the archive, and the last ones without it", async () => {
+  test("S3: finds an old id in the archive, the last ones without it, and all that the log has", async () => {
     maxLogBytes = 10 * usualBytes;
     const first = await owner("pod-1");
     for (let from = 1; from <= 4_200; from += 300) {
@@ -284,9 +284,35 @@ describe("a session of more entries than are kept", () => {
     expect(await next.commit(taken, again("s/3"))).toEqual(found(3));
     trouble = "away";
     expect(await next.commit(taken, again("s/4000"))).toEqual(found(4_000));
-    // It is older than what is kept, and can't be looked up.
-    headOf(await next.commit(taken, again("s/5")));
+    // It is older than what is kept in memory, and the database can't be asked.
+    expect(await next.commit(taken, again("s/5"))).toEqual(found(5));
   });
+});
+
+test("S3: an id that another owner has stored and archived is a duplicate as long as the log has it, with the database away", async () => {
+  const first = await owner("pod-1");
+  first.journal.start();
+  await first.commit(messageRecord("s", 1, 2));
+  await clock.advance(3_000);
+  expect(await archivedSeqs("s")).toEqual([1, 2]);
+  const second = open("pod-2");
+  const taken = await take(second, 0, "pod-2");
+  await settled(second.recover(taken));
+  trouble = "away";
+  const sent = (seq: number, clientId: string) =>
+    record({ entries: [entry("s", seq, { clientId })], headers: [header("s", { lastSeq: seq })] });
+  const found = (clientId: string, seq: number) => ({
+    type: "duplicate",
+    found: [{ sessionId: "s", clientId, seq }],
+  });
+  expect(await settled(second.commit(taken, sent(3, "s/1")))).toEqual(found("s/1", 1));
+  const next = headOf(await settled(second.commit(taken, sent(3, "new"))));
+  // It is archived while the database is back for a moment.
+  trouble = undefined;
+  await second.flush();
+  trouble = "away";
+  expect(await settled(second.commit(next, sent(4, "new")))).toEqual(found("new", 3));
+  await first.journal.stop();
 });
 
 test("S3: an id that another owner has stored and archived is a duplicate to one that takes its log back", async () => {

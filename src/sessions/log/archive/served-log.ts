@@ -192,7 +192,9 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     if (sentRecordId !== record.recordId) {
       // What can't be applied must not be in the log.
       changesOf(record);
-      const found = await storedIds.find(record, unarchived);
+      const found = await storedIds.find(record, unarchived, (onRecord) =>
+        stream.readKept(end, onRecord),
+      );
       if (found.length > 0) return { type: "duplicate", found };
     }
     await settleMark();

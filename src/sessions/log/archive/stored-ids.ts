@@ -3,6 +3,7 @@ import { FlotillaError, hasCode, storeAwayCodes } from "../../../base/errors.ts"
 import { settledWithin } from "../../../base/timeout.ts";
 import type { Database } from "../../../store/database.ts";
 import type { LogRecord, StoredClientId } from "../journal.ts";
+import { keyOfId } from "../record.ts";
 import { findIds } from "../sql/reading.ts";
 import { readLastIds } from "../sql/archive.ts";
 import type { Unarchived } from "./unarchived.ts";
@@ -10,16 +11,23 @@ import type { Unarchived } from "./unarchived.ts";
 /**
  * Finds client ids of a record that were stored before. A log of messages can't compare them, so its owner
  * does: with all that isn't archived, and with the last of each session, which are read with its header. An
- * id of a longer session that isn't among them is looked up. While the database is away it counts as new.
+ * id of a longer session that isn't among them is looked up. While the database is away it is looked for in
+ * what the log still has, and counts as new if it isn't there.
  */
 export type StoredIds = {
   /** Reads the last ids of a session, so that its next record needs no read. Never rejects. */
   prepare(sessionId: string, unarchived: Unarchived): Promise<void>;
-  /** Ids of the record's entries that have another seq. Throws `internal` if a seq is taken. */
-  find(record: LogRecord, unarchived: Unarchived): Promise<StoredClientId[]>;
+  /**
+   * Ids of the record's entries that have another seq. Throws `internal` if a seq is taken, and
+   * `store_unavailable` if neither the database nor the log can be read.
+   */
+  find(record: LogRecord, unarchived: Unarchived, readKept: ReadKept): Promise<StoredClientId[]>;
   /** The record is stored. */
   add(record: LogRecord): void;
 };
+
+/** Hands over the records that the log still has. */
+export type ReadKept = (onRecord: (record: LogRecord) => void) => Promise<void>;
 
 type KnownSession = {
   lastSeq: number;
@@ -51,7 +59,17 @@ export function createStoredIds({
 }): StoredIds {
   const sessions = new Map<string, KnownSession>();
   const reading = new Map<string, Reading>();
+  /** The seqs of all ids that the log still has, once they were needed. */
+  let kept: Map<string, number> | undefined;
   let ids = 0;
+
+  const readIds = async (readKept: ReadKept): Promise<Map<string, number>> => {
+    if (kept) return kept;
+    const found = new Map<string, number>();
+    await readKept((record) => addIds(found, record));
+    kept = found;
+    return found;
+  };
 
   const keep = (sessionId: string, known: KnownSession): void => {
     drop(sessionId);
@@ -106,7 +124,7 @@ export function createStoredIds({
   return {
     prepare,
 
-    async find(record, unarchived) {
+    async find(record, unarchived, readKept) {
       const found: StoredClientId[] = [];
       const unknown: { sessionId: string; clientId: string; seq: number }[] = [];
       for (const [sessionId, entries] of Map.groupBy(record.entries, (each) => each.sessionId)) {
@@ -126,15 +144,24 @@ export function createStoredIds({
         }
       }
       if (found.length > 0 || unknown.length === 0) return found;
-      const rows = (await shortly(() => database.read(findIds(unknown)))) ?? [];
-      return rows.map((row) => ({
-        sessionId: row["session_id"] as string,
-        clientId: row["client_id"] as string,
-        seq: Number(row["seq"]),
-      }));
+      const rows = await shortly(() => database.read(findIds(unknown)));
+      if (rows) {
+        return rows.map((row) => ({
+          sessionId: row["session_id"] as string,
+          clientId: row["client_id"] as string,
+          seq: Number(row["seq"]),
+        }));
+      }
+      // What was sent shortly before another pod took the log is archived, perhaps, and is sent again now.
+      const seqs = await readIds(readKept);
+      return unknown.flatMap(({ sessionId, clientId }) => {
+        const seq = seqs.get(keyOfId(sessionId, clientId));
+        return seq === undefined ? [] : [{ sessionId, clientId, seq }];
+      });
     },
 
     add(record) {
+      if (kept) addIds(kept, record);
       for (const { sessionId, seq, clientId } of record.entries) {
         reading.get(sessionId)?.added.push({ seq, clientId });
         const isFirst = seq === 1;
@@ -153,6 +180,12 @@ export function createStoredIds({
       }
     },
   };
+}
+
+function addIds(seqs: Map<string, number>, { entries }: LogRecord): void {
+  for (const { sessionId, clientId, seq } of entries) {
+    if (clientId !== null) seqs.set(keyOfId(sessionId, clientId), seq);
+  }
 }
 
 function seqTaken(sessionId: string, seq: number): FlotillaError {

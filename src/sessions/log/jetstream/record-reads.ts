@@ -19,6 +19,11 @@ export type RecordReads = {
     range: { readonly after: number; readonly chain: string; readonly through: number },
     onRecord: (record: ReplayedRecord) => void,
   ): Promise<"whole" | "trimmed" | "different">;
+  /**
+   * Hands over every record up to a head that the log still has, archived or not. Rejects with
+   * `store_unavailable` if the server that answers hasn't got all of them.
+   */
+  readKept(head: Head, onRecord: (record: LogRecord) => void): Promise<void>;
 };
 
 export type RecordReadsParts = {
@@ -64,6 +69,20 @@ export function createRecordReads(parts: RecordReadsParts): RecordReads {
       const state = await engine.state(stream);
       if (state && state.firstSequence > next && state.lastSequence >= through) return "trimmed";
       throw unread(head, `it ends at ${next - 1}, before ${through}`);
+    },
+
+    async readKept(head, onRecord) {
+      const { stream, prefix } = await placeOf(head);
+      const { offset: to } = head;
+      const from = (await engine.state(stream))?.firstSequence ?? to + 1;
+      let last = from - 1;
+      for await (const stored of engine.readFrom(stream, { from, to })) {
+        last = stored.sequence;
+        const decoded = decodeMessage(prefix, stored);
+        const isRecord = decoded.type === "message" && decoded.message.kind === "record";
+        if (isRecord) onRecord(decodeRecord(opened(decoded.message.body)));
+      }
+      if (last < to) throw unread(head, `it ends at ${last}, before ${to}`);
     },
   };
 }
