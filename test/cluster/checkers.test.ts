@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import type { Call } from "../crash/sessions/script.ts";
 import { clusterViolations, type Happened, mostAtOnce, vacuity } from "./checkers.ts";
-import type { ClusterEvidence, Look, Replica } from "./evidence.ts";
+import type { Archives, ClusterEvidence, Look, Replica } from "./evidence.ts";
 
 const session = "s";
 const client = "ada";
@@ -39,6 +39,14 @@ const replica = (server: string, digests: readonly string[]): Replica => ({
   server,
   messages: digests.map((digest, at) => ({ sequence: at + 1, digest })),
 });
+const rows = { message: { "s 1": "first", "s 2": "second" }, session: { s: "two" } };
+const archives = (change: Partial<Archives>): Archives => ({
+  live: rows,
+  rebuilt: { session: { s: "two" }, message: { "s 2": "second", "s 1": "first" } },
+  trimmed: [],
+  behind: [],
+  ...change,
+});
 
 const calm: ClusterEvidence = {
   history: [
@@ -73,6 +81,7 @@ const calm: ClusterEvidence = {
   ],
   callsMax: 1,
   replicas: [replica("n1", ["x", "y"]), replica("n2", ["x", "y"])],
+  archives: archives({}),
 };
 
 describe("the checkers of a cluster", () => {
@@ -117,6 +126,41 @@ describe("the checkers of a cluster", () => {
       /^S8: log 0 ends at 1 on n2/,
     ],
     [
+      "a replica with a hole",
+      {
+        replicas: [
+          replica("n1", ["x", "y", "z"]),
+          { ...replica("n2", []), messages: [1, 3].map((sequence) => ({ sequence, digest: "x" })) },
+        ],
+      },
+      /^S8: n2 has nothing before 3 of log 0/,
+    ],
+    [
+      "a row of the archive that its log doesn't make",
+      { archives: archives({ live: { ...rows, message: { ...rows.message, "s 3": "third" } } }) },
+      /^S8: message s 3 is archived as third, and its log makes nothing of it/,
+    ],
+    [
+      "a row that the archive lacks",
+      { archives: archives({ live: { ...rows, message: { "s 1": "first" } } }) },
+      /^S8: message s 2 is archived as nothing, and its log makes second of it/,
+    ],
+    [
+      "a row of the archive that its log makes another of",
+      { archives: archives({ live: { ...rows, session: { s: "one" } } }) },
+      /^S8: session s is archived as one, and its log makes two of it/,
+    ],
+    [
+      "a table that the archive lacks",
+      { archives: archives({ live: { session: rows.session } }) },
+      /^S8: message s 1 is archived as nothing/,
+    ],
+    [
+      "a log that isn't archived to its end",
+      { archives: archives({ behind: [3] }) },
+      /^S8: log 3 has records that the archive lacks/,
+    ],
+    [
       "other bytes than were sent",
       { stored: [{ ...calm.stored[0]!, entries: [{ ...entry, text: "ada-2" }] }] },
       /^S1: ada-1 in s says "ada-2", and "ada-1" was sent/,
@@ -127,6 +171,21 @@ describe("the checkers of a cluster", () => {
     expect(clusterViolations({ ...calm, ...change })).toContainEqual(
       expect.stringMatching(violation),
     );
+  });
+
+  test("tell of a few rows where many are wrong", () => {
+    const many = Object.fromEntries([1, 2, 3, 4, 5].map((seq) => [`s ${seq}`, "x"]));
+    const told = clusterViolations({
+      ...calm,
+      archives: archives({ live: { ...rows, message: many } }),
+    });
+    expect(told).toHaveLength(4);
+    expect(told.at(-1)).toBe("S8: 2 more rows of message differ from their logs");
+  });
+
+  test("compare no archive with a log that was trimmed, and say so", () => {
+    const part = archives({ rebuilt: {}, trimmed: [2] });
+    expect(clusterViolations({ ...calm, archives: part })).toEqual([]);
   });
 
   test("count answers by their ends, and none that was cut off with its pod", () => {
@@ -146,15 +205,18 @@ describe("the checkers of a cluster", () => {
       acked: 100,
       mostAtOnce: 2,
       callsMax: 2,
+      trimmed: [],
     };
     expect(vacuity(wanted, rough)).toEqual([]);
-    const mild = { ...rough, fired: ["cut"], refused: {}, looks: 49, acked: 99, mostAtOnce: 1 };
+    const few = { looks: 49, acked: 99, mostAtOnce: 1 };
+    const mild = { ...rough, ...few, fired: ["cut"], refused: {}, trimmed: [2] };
     expect(vacuity(wanted, mild)).toEqual([
       'the fault "kill"',
       'a refusal by the fence "record"',
       "success of most operations: 99 of 200",
       "a hundred messages",
       "fifty reads",
+      "all messages of log 2, to rebuild the archive of them",
       "as many answers at once as may be",
     ]);
   });

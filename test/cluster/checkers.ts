@@ -71,6 +71,13 @@ const overfull: ClusterCheck = (evidence) => {
 /** S8: every replica of a log has the same messages, and none lacks what another had before it was read. */
 export const differing = ({ replicas }: Pick<ClusterEvidence, "replicas">): string[] =>
   [...Map.groupBy(replicas, ({ log }) => log)].flatMap(([log, all]) => {
+    const holes = all.flatMap(({ server, messages }) => {
+      const hole = messages.find(
+        ({ sequence }, at) => at > 0 && sequence !== messages[at - 1]!.sequence + 1,
+      );
+      return hole ? [`S8: ${server} has nothing before ${hole.sequence} of log ${log}`] : [];
+    });
+    if (holes.length > 0) return holes;
     const [first, ...others] = all;
     const known = new Map(first!.messages.map(({ sequence, digest }) => [sequence, digest]));
     return others.flatMap(({ server, messages }) => {
@@ -86,7 +93,31 @@ export const differing = ({ replicas }: Pick<ClusterEvidence, "replicas">): stri
     });
   });
 
-const checks = [unread, fallen, setBack, sharedTerms, overfull, differing];
+/** S8: the archive is what its logs make up to its watermarks, and lacks nothing of them in the end. */
+export const misarchived = ({ archives }: Pick<ClusterEvidence, "archives">): string[] => {
+  if (!archives) return [];
+  const { live, rebuilt, trimmed, behind } = archives;
+  const late = behind.map((log) => `S8: log ${log} has records that the archive lacks`);
+  if (trimmed.length > 0) return late;
+  const names = [...new Set([...Object.keys(live), ...Object.keys(rebuilt)])];
+  const wrong = names.flatMap((table) => {
+    const [has, wants] = [live[table] ?? {}, rebuilt[table] ?? {}];
+    const keys = [...new Set([...Object.keys(has), ...Object.keys(wants)])];
+    const rows = keys.filter((key) => has[key] !== wants[key]);
+    const told = rows.slice(0, toldRows).map((key) => {
+      const facts = `${has[key] ?? "nothing"}, and its log makes ${wants[key] ?? "nothing"} of it`;
+      return `S8: ${table} ${key} is archived as ${facts}`;
+    });
+    const rest = rows.length - told.length;
+    return rest > 0 ? [...told, `S8: ${rest} more rows of ${table} differ from their logs`] : told;
+  });
+  return [...late, ...wrong];
+};
+
+/** Rows of a table that are shown where many are wrong. */
+const toldRows = 3;
+
+const checks = [unread, fallen, setBack, sharedTerms, overfull, differing, misarchived];
 
 /**
  * How many answers the agent gave at once. An answer that was cut off isn't counted: its pod was killed,
@@ -130,6 +161,8 @@ export type Happened = {
   readonly acked: number;
   readonly mostAtOnce: number;
   readonly callsMax: number;
+  /** Logs of which no archive could be rebuilt. */
+  readonly trimmed: readonly number[];
 };
 
 /** What a storm lacked; nothing if it shows all that it is meant to show. */
@@ -143,6 +176,7 @@ export function vacuity(wanted: Wanted, happened: Happened): string[] {
     ...(acked * 2 >= invoked ? [] : [`success of most operations: ${acked} of ${invoked}`]),
     ...(acked >= 100 ? [] : ["a hundred messages"]),
     ...(looks >= 50 ? [] : ["fifty reads"]),
+    ...happened.trimmed.map((log) => `all messages of log ${log}, to rebuild the archive of them`),
     ...(happened.mostAtOnce >= happened.callsMax ? [] : ["as many answers at once as may be"]),
   ];
 }

@@ -1,5 +1,6 @@
 import { readFileSync, readdirSync } from "node:fs";
 import process from "node:process";
+import { hasCode } from "../../src/base/errors.ts";
 import { systemRandom } from "../../src/base/random.ts";
 import { logOf } from "../../src/sessions/log/placement.ts";
 import { openFleet } from "../crash/fleet.ts";
@@ -16,11 +17,12 @@ import { postgresStore } from "../crash/stores.ts";
 import { pauseFor, until } from "../crash/until.ts";
 import { type NatsCluster, startNatsCluster } from "../nats/server.ts";
 import { type PostgresServer, startPostgres } from "../postgres/server.ts";
-import type { Look, Replica, SeenHead } from "./evidence.ts";
+import type { Archives, Look, Replica, SeenHead } from "./evidence.ts";
 import { startJanitor } from "./janitor.ts";
 import { openLogReader } from "./log-reader.ts";
 import type { Network } from "./network.ts";
 import { openNetwork } from "./open-network.ts";
+import { rebuildArchive } from "./rebuilt-archive.ts";
 
 /** What pods use NATS for: to reach each other alone, or for the logs of sessions as well. */
 export type ClusterMode = "bus" | "all";
@@ -51,6 +53,8 @@ export type Cluster = {
   heads(): Promise<SeenHead[]>;
   /** The logs of pods, as each NATS server has them; none where they aren't there. */
   replicas(): Promise<Replica[]>;
+  /** The archive of those logs, and what it should be; undefined where they aren't there. */
+  archives(): Promise<Archives | undefined>;
   close(options?: { keep: boolean }): Promise<void>;
 };
 
@@ -67,6 +71,7 @@ const namespace = "storm";
 const diskMegabytes = 128;
 const startMs = 90_000;
 const lookMs = 5_000;
+const archiveMs = 20_000;
 
 export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Cluster> {
   await using opening = new AsyncDisposableStack();
@@ -218,6 +223,21 @@ export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Clus
       }));
     },
     replicas: async () => (await reader?.replicas()) ?? [],
+    async archives() {
+      if (!reader) return undefined;
+      const from = { nats, namespace, store: plain.store, server: postgres.url };
+      const endMs = monotonicMs() + archiveMs;
+      for (;;) {
+        const isOver = monotonicMs() > endMs;
+        // A stream may be without a leader for a moment.
+        const rebuilt = await rebuildArchive(from).catch((error: unknown) => {
+          if (isOver || !hasCode(error, "store_unavailable")) throw error;
+        });
+        // The archive is behind its logs by less than that, unless it never gets there.
+        if (rebuilt && (isOver || rebuilt.behind.length === 0)) return rebuilt;
+        await pauseFor(500);
+      }
+    },
     async close({ keep } = { keep: false }) {
       sessions.hangUp();
       // Where the server is gone, its database goes with its folder.

@@ -11,6 +11,8 @@ export type ClusterEvidence = SessionEvidence & {
   /** The most answers of that agent that pods may want at once, all together. */
   readonly callsMax: number;
   readonly replicas: readonly Replica[];
+  /** Where logs are on the servers: what the database has of them, and what it should have. */
+  readonly archives: Archives | undefined;
 };
 
 /** A session's tail, which a reader has asked any of the pods for. */
@@ -43,3 +45,16 @@ export type Replica = {
 
 /** Gives a line for everything that speaks against a promise. */
 export type ClusterCheck = (evidence: ClusterEvidence) => string[];
+
+/** Rows by table and key, each as JSON. */
+export type ArchiveTables = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+/** An archive, and another that was made of the same logs up to the same watermarks. */
+export type Archives = {
+  readonly live: ArchiveTables;
+  readonly rebuilt: ArchiveTables;
+  /** Logs that don't have all of their messages any more, of which nothing is rebuilt. */
+  readonly trimmed: readonly number[];
+  /** Logs that have records behind their watermark. */
+  readonly behind: readonly number[];
+};

@@ -49,11 +49,7 @@ export async function openLogReader(
   });
   const manager = await jetstreamManager(connection, { checkAPI: false, timeout: 2_000 });
 
-  const lives = async (): Promise<LogLife[]> => {
-    const at = { last_by_subj: metaSubject(deployment) };
-    const meta = await manager.streams.getMessage(metaStreamName(deployment), at);
-    return meta ? livesOf(decodeMeta(meta.data)!) : [];
-  };
+  const lives = () => readLives(manager, deployment);
   const messageOf = (life: LogLife, { seq, subject, header, data }: StoredMsg): StoredMessage => {
     const headers = Object.fromEntries(header.keys().map((key) => [key, header.get(key)]));
     const stored = { sequence: seq, subject, headers, body: data };
@@ -101,6 +97,16 @@ export async function openLogReader(
 
     close: () => connection.close(),
   };
+}
+
+/** Which logs a deployment has. */
+export async function readLives(
+  manager: JetStreamManager,
+  deployment: Deployment,
+): Promise<LogLife[]> {
+  const at = { last_by_subj: metaSubject(deployment) };
+  const meta = await manager.streams.getMessage(metaStreamName(deployment), at);
+  return meta ? livesOf(decodeMeta(meta.data)!) : [];
 }
 
 /** What a server says of its streams. */

@@ -5,7 +5,7 @@ import { diedUnasked } from "../crash/sessions/storm.ts";
 import { pauseFor, until } from "../crash/until.ts";
 import { clusterViolations, mostAtOnce, vacuity } from "./checkers.ts";
 import { callsMax, type Cluster, places } from "./cluster.ts";
-import type { ClusterEvidence, Look, Owned, SeenHead } from "./evidence.ts";
+import type { ArchiveTables, ClusterEvidence, Look, Owned, SeenHead } from "./evidence.ts";
 import { fire, processFaults, surroundingFaults } from "./faults.ts";
 import { outside } from "./network.ts";
 import { rivalVacuity, rivalViolations } from "./rivals/checkers.ts";
@@ -96,6 +96,7 @@ export async function runClusterStorm(
     calls: fleet.calls().filter(({ agent }) => agent === "remote"),
     callsMax,
     replicas: await cluster.replicas(),
+    archives: await cluster.archives(),
   };
 
   const { history } = evidence;
@@ -113,6 +114,7 @@ export async function runClusterStorm(
     acked: count("ok"),
     mostAtOnce: mostAtOnce(evidence),
     callsMax,
+    trimmed: evidence.archives?.trimmed ?? [],
   };
   const wanted = {
     faults: [...Object.keys(onProcesses), ...Object.keys(around)],
@@ -142,9 +144,15 @@ export async function runClusterStorm(
       recordsCommitted: contendedBy("committed"),
       recordsFenced: contendedBy("fenced"),
       recordsUnknown: contendedBy("unknown"),
+      placesEmpty: contendedBy("nothing"),
       logsTaken: contendedBy("recovered"),
+      rowsRebuilt: rowsOf(evidence.archives?.rebuilt),
     },
   };
+}
+
+function rowsOf(tables: ArchiveTables = {}): number {
+  return Object.values(tables).reduce((sum, rows) => sum + Object.keys(rows).length, 0);
 }
 
 /** Has readers ask any pod for the tails of sessions, and an observer for the heads of logs. */

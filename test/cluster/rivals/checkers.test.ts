@@ -117,6 +117,16 @@ describe("the checkers of rivals", () => {
       "a record that was fenced",
       "logs that were taken",
       "an unknown outcome that was a commit",
+      "an unknown outcome where another's record was",
+      "a refusal with nothing at the place",
+    ]);
+    const known = [
+      by("r2", { event: "nothing", log: 0, offset: 4 }),
+      by("r2", { event: "committed", ...at("b", 4), term: 2 }),
+    ];
+    expect(rivalVacuity({ ...calm, notes: [...calm.notes, ...known] })).toEqual([
+      "two hundred records",
+      "logs that were taken",
     ]);
   });
 });

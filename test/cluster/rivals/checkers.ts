@@ -86,6 +86,8 @@ export function rivalVacuity(evidence: RivalEvidence): string[] {
     ...lacks(notesOf(evidence, "fenced").length > 0, "a record that was fenced"),
     ...lacks(notesOf(evidence, "recovered").length > 5, "logs that were taken"),
     ...lacks(resolved("committed") > 0, "an unknown outcome that was a commit"),
+    ...lacks(resolved("fenced") > 0, "an unknown outcome where another's record was"),
+    ...lacks(notesOf(evidence, "nothing").length > 0, "a refusal with nothing at the place"),
   ];
 }
 

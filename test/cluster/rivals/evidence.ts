@@ -8,6 +8,8 @@ export type Note = { readonly rival: string } & (
   | ({ readonly event: "fenced" } & Place)
   /** Its outcome wasn't known at first. */
   | ({ readonly event: "unknown" } & Place)
+  /** A server refused a record for what should be at its place, and a read found nothing there. */
+  | { readonly event: "nothing"; readonly log: number; readonly offset: number }
   /** The records up to a place, as a new owner has read them. */
   | {
       readonly event: "recovered";

@@ -12,6 +12,7 @@ import { silentLogger } from "../../../src/base/log.ts";
 import { between, fraction, seededRandom, systemRandom } from "../../../src/base/random.ts";
 import { messageRecord } from "../../../src/sessions/contract/journal-harness.ts";
 import { connectStreams } from "../../../src/sessions/log/jetstream/connect.ts";
+import type { StreamEngine } from "../../../src/sessions/log/jetstream/engine.ts";
 import { createStreamLog } from "../../../src/sessions/log/jetstream/log.ts";
 import type { Head, LogRecord } from "../../../src/sessions/log/journal.ts";
 import { pauseFor } from "../../crash/until.ts";
@@ -33,6 +34,7 @@ const note = (line: NewNote) =>
 const random = seededRandom(given.seed);
 const ids = uuidv7(systemClock, systemRandom);
 const takeShare = 0.05;
+const doubledShare = 0.5;
 
 const connection = await connect({
   servers: [...given.servers],
@@ -48,8 +50,29 @@ const engine = await connectStreams({
   clock: systemClock,
   readJson: async () => undefined,
 });
+/** The places that servers have refused records for last, by stream. */
+const refused = new Map<string, number>();
+/**
+ * Sends some messages twice at once, as a network does, and notes reads that find nothing where a server says
+ * that the log goes on: it compares with what it has proposed and not yet stored.
+ */
+const noting: StreamEngine = {
+  ...engine,
+  async publish(message, condition) {
+    if (fraction(random) < doubledShare) void engine.publish(message, condition);
+    const answer = await engine.publish(message, condition);
+    if (answer.type === "wrong_last") refused.set(condition.stream, condition.lastSequence + 1);
+    return answer;
+  },
+  async read(stream, sequence) {
+    const found = await engine.read(stream, sequence);
+    const isRefused = refused.get(stream) === sequence;
+    if (!found && isRefused) note({ event: "nothing", log: logIn(stream), offset: sequence });
+    return found;
+  },
+};
 const log = createStreamLog({
-  engine,
+  engine: noting,
   deployment,
   clock: systemClock,
   random: systemRandom,
@@ -57,6 +80,12 @@ const log = createStreamLog({
   log: silentLogger,
   maxRecordBytes: 1_024 * 1_024,
 });
+
+/** Streams are named by their logs. */
+function logIn(stream: string): number {
+  const prefix = `FLOTILLA_${deployment.namespace}_`;
+  return Number(stream.slice(prefix.length).split("_")[0]);
+}
 
 let stopped = false;
 const owned = new Map<number, Head>();

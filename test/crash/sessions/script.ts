@@ -27,12 +27,13 @@ export type Asked = Pick<Call, "agent" | "session" | "epoch" | "attempt"> & {
 const words = 4;
 const wordMs = 15;
 const lingerMs = 1_000;
+const longMs = 8_000;
 
 /**
  * What every agent of these tests says: a few words, then what it answers, by which a checker knows what
  * was answered. One whose message begins with `hold` says only the first half until it is let go, one with
- * `linger` takes a second for it, one with `block` never lets anything else of its process run again, one with `die` ends it, and one with
- * `careless` leaves a promise behind that rejects.
+ * `linger` takes a second for it, one with `long` eight, one with `block` never lets anything else of its
+ * process run again, one with `die` ends it, and one with `careless` leaves a promise behind that rejects.
  */
 export function createScript(path: string, where: () => string) {
   const file = openSync(path, "a");
@@ -78,6 +79,7 @@ export function createScript(path: string, where: () => string) {
       }
       if (text.startsWith("hold")) await opened(text, signal);
       if (text.startsWith("linger")) await pauseFor(lingerMs);
+      if (text.startsWith("long")) await pauseFor(longMs);
       while (text.startsWith("block"));
       if (text.startsWith("die")) process.kill(process.pid, "SIGKILL");
       if (text.startsWith("careless")) void Promise.reject(new Error(`left behind in ${text}`));
