@@ -3,7 +3,14 @@
  * over or a promise is broken. Then it tells the seed, and where everything was kept.
  *
  *   npm run soak -- cluster --minutes 120 --seed 7 --mode bus
+ *
+ * With the name of a mutation it takes out that fence, in a copy of the source, and says whether a checker
+ * notices.
+ *
+ *   npm run soak -- cluster --mode all --mutation "stream: wrong last sequence is a fence" --minutes 10
  */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
@@ -13,6 +20,8 @@ import { getParts, missing, parts } from "../parts.ts";
 import { type ClusterMode, openCluster } from "./cluster.ts";
 import { runClusterStorm } from "./storm.ts";
 
+/** What it ends with where a promise was broken. Anything else that fails ends with 1. */
+const brokenCode = 3;
 const modes: readonly ClusterMode[] = ["bus", "all"];
 const { values } = parseArgs({
   args: process.argv.slice(3),
@@ -23,6 +32,8 @@ const { values } = parseArgs({
     mode: { type: "string", default: "bus" },
     /** How long each storm goes on, in seconds. */
     seconds: { type: "string", default: "120" },
+    /** A fence that is taken out, by its name in the lists of `test/simulation`. */
+    mutation: { type: "string" },
     /** Every fault as it comes. */
     verbose: { type: "boolean", default: false },
   },
@@ -37,10 +48,11 @@ const needed = [parts.postgres, parts.faketime, parts.nats, parts.ip, parts.nft]
 const failure = getParts(needed);
 const absent = needed.filter((each) => each.find() === undefined);
 if (absent.length > 0) throw missing(absent, failure);
+const startedMs = performance.now();
+if (values.mutation !== undefined) process.exit(await runMutated(values.mutation));
 await makeBuild();
 
 const firstSeed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 32));
-const startedMs = performance.now();
 let rounds = 0;
 do {
   const seed = (firstSeed + rounds++) % 2 ** 32;
@@ -53,6 +65,7 @@ process.exit(0);
 async function round(seed: number, mode: ClusterMode): Promise<void> {
   const cluster = await openCluster({ mode });
   const { folder } = cluster.fleet;
+  let code = brokenCode;
   try {
     const plan = { seed, forMs: seconds * 1_000, say: values.verbose ? say : () => {} };
     const { violations, mildness, counts, evidence } = await runClusterStorm(cluster, plan);
@@ -63,10 +76,33 @@ async function round(seed: number, mode: ClusterMode): Promise<void> {
     for (const violation of violations) say(violation);
     say(`seed ${seed} broke promises; ledgers, logs and evidence.json are in ${folder}`);
   } catch (error) {
+    code = 1;
     say(`seed ${seed} ended early; ledgers and logs are in ${folder}: ${String(error)}`);
   }
   await cluster.close({ keep: true });
-  process.exit(1);
+  process.exit(code);
+}
+
+/** Soaks a copy of the repository that lacks a fence. Returns 0 if that was noticed. */
+async function runMutated(name: string): Promise<number> {
+  // The lists quote the source, so that a copy without one of the fences can't load them.
+  const { allMutations, copyWith, misfits } = await import("../simulation/mutants.ts");
+  const mutation = allMutations.find((each) => each.name === name);
+  if (!mutation) throw new Error(`--mutation takes a name from test/simulation: not ${name}`);
+  const [misfit] = misfits(mutation);
+  if (misfit !== undefined) throw new Error(misfit);
+  const configs = ["package.json", "tsconfig.json", "tsconfig.base.json"];
+  using copy = copyWith(mutation.edits, ["src", "test", "build", "examples", ...configs]);
+  const given = process.argv.slice(3).filter((each, at, all) => {
+    const isOption = each === "--mutation" || each.startsWith("--mutation=");
+    return !isOption && all[at - 1] !== "--mutation";
+  });
+  const soak = ["--conditions=flotilla:source", "test/soak.ts", "cluster", ...given];
+  const child = spawn(process.execPath, soak, { cwd: copy.folder, stdio: "inherit" });
+  const [code] = (await once(child, "exit")) as [number | null];
+  if (code === brokenCode) say(`noticed: ${name}`);
+  else say(code === 0 ? `NOT noticed: ${name}` : `not shown, because a round failed: ${name}`);
+  return code === brokenCode ? 0 : 1;
 }
 
 function say(line: string): void {

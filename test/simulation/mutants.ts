@@ -45,10 +45,16 @@ function markersIn(source: string): string[] {
   return markers.filter((each) => template.includes(each));
 }
 
-/** A copy of the source with these edits. */
-export function copyWith(edits: readonly Edit[]): { program: string; [Symbol.dispose](): void } {
+/** What a run of seeds needs of the repository. */
+const simulationParts = ["src", "test/simulation", "package.json"];
+
+/** A copy of the source with these edits, and the program in it that runs seeds. */
+export function copyWith(
+  edits: readonly Edit[],
+  parts: readonly string[] = simulationParts,
+): { folder: string; program: string; [Symbol.dispose](): void } {
   const copy = mkdtempSync(join(tmpdir(), "flotilla-mutation-"));
-  for (const part of ["src", "test/simulation", "package.json"]) {
+  for (const part of parts) {
     cpSync(join(root, part), join(copy, part), { recursive: true });
   }
   symlinkSync(join(root, "node_modules"), join(copy, "node_modules"));
@@ -61,6 +67,7 @@ export function copyWith(edits: readonly Edit[]): { program: string; [Symbol.dis
     );
   }
   return {
+    folder: copy,
     program: join(copy, "test/simulation/seeds-process.ts"),
     [Symbol.dispose]: () => rmSync(copy, { recursive: true, force: true }),
   };
