@@ -33,7 +33,7 @@ const note = (line: NewNote) =>
   void writeSync(file, `${JSON.stringify({ rival: name, ...line })}\n`);
 const random = seededRandom(given.seed);
 const ids = uuidv7(systemClock, systemRandom);
-const takeShare = 0.05;
+const takeShare = 0.15;
 const doubledShare = 0.5;
 
 const connection = await connect({
