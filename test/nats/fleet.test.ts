@@ -166,8 +166,8 @@ test("an archive that is rebuilt of logs and watermarks is the one that pods hav
   );
   await fleet.sql("delete from flotilla_session where session_id = 'steps'");
   const changed = await rebuildArchive(from);
-  expect(changed.rebuilt).toEqual(archives.rebuilt);
-  expect(misarchived({ archives: changed })).toEqual([
+  // The turn goes on, and may have stored more by now.
+  expect(misarchived({ archives: { ...changed, behind: [] } })).toEqual([
     expect.stringMatching(/^S8: session steps is archived as nothing, and its log makes /),
     expect.stringMatching(
       /^S8: message chat 1 is archived as .*"eve".*, and its log makes .*"ada"/,
