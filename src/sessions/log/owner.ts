@@ -295,9 +295,8 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
     items: readonly PendingCommand[],
   ): Promise<CommitResult> => {
     let isClosed = false;
-    const send = async (): Promise<CommitResult> =>
-      // A closed store cannot tell what became of the record. The next owner finds out.
-      isClosed ? { type: "fenced" } : commit();
+    // A closed store cannot tell what became of the record. The next owner finds out.
+    const send = async () => (isClosed ? ({ type: "fenced" } as const) : commit());
     return sendUntilKnown(send, {
       clock,
       random,
@@ -341,8 +340,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
   };
   const rejectAll = (items: readonly PendingCommand[]) => reject(items, ownerMoved(head.logId));
   /** For commands that were in no record. Their callers can then trust a later refusal. */
-  const rejectUnstored = (items: readonly PendingCommand[]) =>
-    reject(items, notAccepted(head.logId));
+  const rejectUnstored = (items: readonly PendingCommand[]) => reject(items, refusal(head.logId));
 
   const settle = (draft: RecordDraft): void => {
     waiting -= draft.outcomes.length;
@@ -462,7 +460,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
       if (!isBusy && journal.prove) occupy(storeProof(journal.prove));
     },
     submit(tenant, sessionId, command, { limitMs = callLimitMs } = {}) {
-      if (ended !== "no") return Promise.reject(notAccepted(head.logId));
+      if (ended !== "no") return Promise.reject(refusal(head.logId));
       if (waiting >= maxWaiting) {
         const message = `log ${head.logId} has ${maxWaiting} commands waiting: send fewer at once`;
         return Promise.reject(new FlotillaError("overloaded", message));
@@ -496,7 +494,7 @@ function ownerMoved(logId: number): FlotillaError {
   return new FlotillaError("not_owner", `another pod owns log ${logId}: send it there`);
 }
 
-function notAccepted(logId: number): FlotillaError {
+function refusal(logId: number): FlotillaError {
   const message = `this pod no longer accepts commands for log ${logId}: send it to its next owner`;
   return new FlotillaError("not_owner", message, { details: { taken: false } });
 }
