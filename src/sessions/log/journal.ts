@@ -21,7 +21,11 @@ export type Head = {
 };
 
 /** A head, and a number that grows while the owner of the log is alive. */
-export type LiveHead = Head & { readonly beat: number };
+export type LiveHead = Head & {
+  readonly beat: number;
+  /** What a pod that is missing has last said of the log, if that is further than the log itself says. */
+  readonly spoken?: Pick<Head, "term" | "offset">;
+};
 
 /**
  * One batch of decisions with everything that they change. `record-codec.ts` knows every member, as do all

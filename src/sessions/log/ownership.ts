@@ -144,10 +144,9 @@ export function createOwners(parts: OwnersParts): Owners {
     });
     // The next pass begins only when none of them is in flight any more.
     const taken = await Promise.allSettled(due.map(take));
+    if (!stopped) await handOver(desired, pods);
     const failed = taken.find((each) => each.status === "rejected");
     if (failed) throw failed.reason;
-    if (stopped) return;
-    await handOver(desired, pods);
   };
 
   /**
@@ -207,7 +206,7 @@ export function createOwners(parts: OwnersParts): Owners {
     parts.onEvent({ type: "log_lost", owned: held.size });
   };
 
-  const take = async (free: Head): Promise<void> => {
+  const take = async (free: LiveHead): Promise<void> => {
     const { logId } = free;
     const owner = { podId, host: parts.host, recordId: parts.ids.next() };
     const silent = isFreeAtOnce(free)
@@ -216,6 +215,11 @@ export function createOwners(parts: OwnersParts): Owners {
     const sentMs = clock.monotonic();
     const head = await journal.take(free, owner);
     if (!head) return;
+    if (free.spoken) {
+      // The log has taken the message right behind `free`, so what its owner had beyond it is gone.
+      const fields = { log: logId, from: free.offset + 1, through: free.spoken.offset };
+      log.error(fields, "servers have lost messages of a session log, and its owner is gone");
+    }
     recovering.set(logId, head);
     try {
       await serve(free, head, { sentMs, silent });

@@ -73,7 +73,7 @@ export function createLedger({
       const [, logId, incarnation] = /_(\d+)_([\w-]+)$/.exec(stream) ?? [];
       if (logId === undefined) return;
       const life = { logId: Number(logId), incarnation: incarnation!, firstSequence: 1 };
-      const history = histories.get(stream) ?? { life, messages: [], headers: [] };
+      const history: History = histories.get(stream) ?? { life, messages: [], headers: [] };
       histories.set(stream, history);
       const decoded = decodeMessage(subjectPrefix(deployment, life), stored);
       if (decoded.type !== "message") return violate("stored", `${stream} has a ${decoded.type}`);

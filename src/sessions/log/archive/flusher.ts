@@ -4,12 +4,14 @@ import type { Logger } from "../../../base/log.ts";
 import type { Database } from "../../../store/database.ts";
 import { changesOf, type Changes } from "../changes.ts";
 import { firstChain, type Mark } from "../jetstream/message.ts";
+import type { EarlierLives } from "../jetstream/streams.ts";
 import type { RecordReads } from "../jetstream/record-reads.ts";
 import type { LogRecord } from "../journal.ts";
 import {
   type AsideItem,
   findSeqs,
   insertWatermark,
+  moveToLife,
   probeEntry,
   readWatermark,
   storeFlush,
@@ -33,6 +35,14 @@ export type FlushedLog = {
   watermark: Watermark | undefined;
   /** Why the log can't be served. */
   refusal: string | undefined;
+  /** Where the archive stands, if that is behind the end of the log: servers have lost what it has. */
+  ahead: Watermark | undefined;
+  /** The lives of the log before this one, and where its own offsets begin. */
+  readonly follows: (EarlierLives & { readonly from: number }) | undefined;
+  /** The offset of the last message. */
+  readonly lastOffset: number;
+  /** The chain at a message of the log. */
+  chainAt(offset: number): Promise<string>;
   /** The last mark that is stored. */
   lastMark(): Pick<Mark, "archived" | "chain">;
   /** The last message of the log, if all records up to it are archived. */
@@ -82,9 +92,10 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
     (await database.read(readWatermark(logId))).map(toWatermark)[0];
 
   const begin: Flusher["begin"] = async (log) => {
-    const { logId, incarnation } = log;
+    const { logId, incarnation, follows } = log;
     const mark = log.lastMark();
-    const isNew = mark.chain === firstChain(incarnation);
+    log.ahead = undefined;
+    const isNew = mark.chain === firstChain(incarnation) && !follows?.archived;
     let found = await readStanding(logId);
     if (!found && isNew) {
       const first = { logId, incarnation, offset: mark.archived, recordId: "", chain: mark.chain };
@@ -97,8 +108,25 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
     }
     log.archivedTo = Math.max(log.archivedTo, mark.archived);
     const { archivedTo } = log;
-    if (!found || found.incarnation !== incarnation) {
+    if (found && follows?.incarnations.includes(found.incarnation)) {
+      if (found.offset < follows.archived) {
+        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and the log begins later. Restore a backup that reaches ${follows.archived}`;
+        return;
+      }
+      if (found.offset <= log.lastOffset) found = await moveOver(log, found, follows.from);
+    }
+    const lives = [incarnation, ...(follows?.incarnations ?? [])];
+    if (!found || !lives.includes(found.incarnation)) {
       log.refusal = `log ${logId} can't be served: the database has nothing of its archive, which reached ${archivedTo}. Restore a backup that has it`;
+      return;
+    }
+    if (found.offset > log.lastOffset) {
+      log.refusal = `log ${logId} can't be served: the database has it up to ${found.offset}, and servers have lost what is behind ${log.lastOffset}`;
+      log.ahead = found;
+      return;
+    }
+    if (found.offset >= mark.archived && !(await isSame(log, found))) {
+      log.refusal = `log ${logId} can't be served: at ${found.offset} the database has another record than the log, of which servers have lost messages. Restore the streams or the database, so that both have the same`;
       return;
     }
     if (found.offset < archivedTo) {
@@ -113,6 +141,26 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
     }
     log.refusal = undefined;
     stand(log, found);
+  };
+
+  /** What the database has of an earlier life of a log is the same in this one. */
+  const moveOver = async (log: FlushedLog, found: Watermark, from: number): Promise<Watermark> => {
+    const { logId, incarnation } = log;
+    // Between the last archived record and the first of this life there is none.
+    const isBefore = found.offset < from;
+    const offset = isBefore ? from - 1 : found.offset;
+    const chain = isBefore ? firstChain(incarnation) : await log.chainAt(offset);
+    const to = { logId, incarnation, offset, recordId: found.recordId, chain };
+    await database.write([moveToLife(found, to)]);
+    const moved = await readStanding(logId);
+    if (moved?.incarnation !== incarnation) throw notStored(log);
+    return moved;
+  };
+
+  /** Whether the message of the log that the archive stands at is the one that it had. */
+  const isSame = async (log: FlushedLog, { offset, chain }: Watermark): Promise<boolean> => {
+    const mark = log.lastMark();
+    return chain === (offset === mark.archived ? mark.chain : await log.chainAt(offset));
   };
 
   /** The archive is here now. Returns the sessions of which it has more than before. */

@@ -22,6 +22,7 @@ import type { Head, Journal } from "../journal.ts";
 import { createHeads, type Heads } from "../ownership.ts";
 import { logOf as placedLogOf } from "../placement.ts";
 import { readFirstWatermark } from "../sql/archive.ts";
+import { readBusy, toHeader } from "../sql/reading.ts";
 import { createSqlReads } from "../sql-journal.ts";
 import { createFlusher } from "./flusher.ts";
 import { createMergedReads } from "./merged-reads.ts";
@@ -95,6 +96,8 @@ const peekMs = 2_000;
 const recentMs = 250;
 /** How long a log is replayed again that wasn't read whole, before it is given up. */
 const replayRetryMs = 5_000;
+/** A log that can't be served is taken again after this long: each take is a message of it. */
+const unservedMs = 5_000;
 /** How often no log is found before there is none. */
 const emptyTries = 3;
 /** How old the owners of logs may be before the first try. */
@@ -114,6 +117,8 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   const served = new Map<number, ServedLog>();
   /** When the messages were sent that logs were taken with. */
   const takes = new Map<number, { readonly term: number; readonly sentMs: number }>();
+  /** Logs that were taken and can't be served, and why. */
+  const unserved = new Map<number, { readonly error: unknown; readonly untilMs: number }>();
   const nothing = createPeeks(createUnarchived(), async (offset) => {
     throw new FlotillaError("internal", `there is no record ${offset}`);
   });
@@ -172,6 +177,7 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       try {
         // An operator may have restored what it lacks.
         if (each.refusal !== undefined) await flusher.begin(each);
+        if (each.ahead) await followArchive(each);
         const isWanted = isFollowed(each.logId) || each.busy > 0;
         if (await each.tend({ isWanted })) trims++;
       } catch (error) {
@@ -218,6 +224,42 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       if (!hasCode(error, ...transientCodes)) throw error;
     });
     if (each.refusal !== undefined) throw new FlotillaError("unavailable", each.refusal);
+  };
+
+  /**
+   * Servers have lost what the database has of a log, and no owner has more: it goes on behind that, and is
+   * taken again. An owner that has stored records since keeps its refusal.
+   */
+  const followArchive = async (each: ServedLog): Promise<void> => {
+    const { logId } = each;
+    const busy = (await database.read(readBusy(logId))).map(toHeader);
+    await each.followArchive(busy);
+    drop(each);
+    const through = each.ahead?.offset;
+    log.error(
+      { log: logId, through },
+      "servers have lost messages of a session log: it goes on with what the database has",
+    );
+  };
+
+  const serve = async (logId: number, replay: () => Promise<ServedLog>): Promise<ServedLog> => {
+    // A server that is behind has the rest in a moment.
+    const next = await callUntilAnswered(replay, {
+      clock,
+      random,
+      codes: storeAwayCodes,
+      limitMs: replayRetryMs,
+      waitMs: (tries) => retryDelayMs(tries, random),
+    });
+    // What was lost of the archive is seen before anything is served, if the database answers.
+    try {
+      await beginShortly(next);
+    } catch (error) {
+      if (!next.ahead) throw error;
+      await followArchive(next);
+      throw new FlotillaError("store_unavailable", `log ${logId} has a new stream`);
+    }
+    return next;
   };
 
   /** Whether no log was ever archived. A server that is behind may not know of logs that there are. */
@@ -284,6 +326,9 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
 
     async take(seen, owner) {
       const sentMs = clock.monotonic();
+      const known = unserved.get(seen.logId);
+      if (known && sentMs < known.untilMs) throw known.error;
+      unserved.delete(seen.logId);
       // What this process has of an earlier term isn't served any more, whatever becomes of this.
       served.delete(seen.logId);
       const taken = await stream.take(seen, owner);
@@ -298,17 +343,13 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       // Others may have stored ids since this process had the log last, so it begins with none.
       const storedIds = createStoredIds({ database, clock, isAway: () => failures > 0 });
       const replay = () =>
-        createServedLog({ head, takenMs, stream, storedIds, clock, ids, maxHeldBytes });
-      // A server that is behind has the rest in a moment.
-      const next = await callUntilAnswered(replay, {
-        clock,
-        random,
-        codes: storeAwayCodes,
-        limitMs: replayRetryMs,
-        waitMs: (tries) => retryDelayMs(tries, random),
+        createServedLog({ head, takenMs, stream, storedIds, clock, ids, log, maxHeldBytes });
+      const next = await serve(head.logId, replay).catch((error: unknown) => {
+        const isLasting = hasCode(error, "store_corrupt", "unavailable");
+        const untilMs = clock.monotonic() + unservedMs;
+        if (isLasting) unserved.set(head.logId, { error, untilMs });
+        throw error;
       });
-      // What was lost of the archive is seen before anything is served, if the database answers.
-      await beginShortly(next);
       served.set(head.logId, next);
       wake();
       return { busy: next.busyHeaders() };

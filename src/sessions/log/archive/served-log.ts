@@ -1,10 +1,12 @@
 import type { Clock } from "../../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../../base/errors.ts";
 import type { Ids } from "../../../base/ids.ts";
+import type { Logger } from "../../../base/log.ts";
 import { settledWithin } from "../../../base/timeout.ts";
 import type { Header } from "../../conversation/header.ts";
 import { changesOf } from "../changes.ts";
 import type { StreamLog } from "../jetstream/log.ts";
+import type { LifeContent } from "../jetstream/new-life.ts";
 import type { CommitResult, Head, LogRecord } from "../journal.ts";
 import type { FlushedLog } from "./flusher.ts";
 import { createPeeks, type Peeks } from "./peek.ts";
@@ -39,6 +41,11 @@ export type ServedLog = FlushedLog & {
    */
   tend(options: { isWanted: boolean }): Promise<boolean>;
   release(podId: string, head: Head): Promise<void>;
+  /**
+   * Goes on behind what the database has, in a new stream, because servers have lost what it has. The log is
+   * then to be taken again. Only an owner that has stored nothing can: what it had acked would be lost.
+   */
+  followArchive(busy: readonly Header[]): Promise<void>;
 };
 
 export type ServedLogParts = {
@@ -49,6 +56,7 @@ export type ServedLogParts = {
   storedIds: StoredIds;
   clock: Clock;
   ids: Ids;
+  log: Logger;
   /** What records take in memory at most. */
   maxHeldBytes?: number | undefined;
 };
@@ -64,18 +72,22 @@ const marginSteps = 16;
 const markMs = 1_000;
 /** How long a commit waits for a mark that is on its way. */
 const turnMs = 700;
+/** Lives of a log of which the database may still have one. */
+const maxEarlierLives = 8;
 
 type BusySession = { readonly header: Header; readonly offset: number };
 type SentMark = {
   readonly recordId: string;
   readonly archived: number;
+  readonly chain: string;
   readonly busy: readonly Header[];
 };
 
 /** Replays a log that was taken at `head`. Only what this returns is served. */
 export async function createServedLog(parts: ServedLogParts): Promise<ServedLog> {
-  const { head: taken, stream, storedIds, clock, ids, maxHeldBytes } = parts;
+  const { head: taken, stream, storedIds, clock, ids, log: logger, maxHeldBytes } = parts;
   const { logId, incarnation, term } = taken;
+  const life = await stream.lifeOf(taken);
   const busy = new Map<string, BusySession>();
   let unarchived = createUnarchived({ maxHeldBytes });
   /** The end of the log, and the last head that the owner was given. */
@@ -140,8 +152,51 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     isOver = true;
   };
 
+  const hasGoneBack = (): boolean => stream.goneBackTo(end) !== undefined;
+
+  const renew = async (content: Omit<LifeContent, "follows">, archived: number): Promise<void> => {
+    const incarnations = [...(life?.follows?.incarnations ?? []), incarnation];
+    const follows = { incarnations: incarnations.slice(-maxEarlierLives), archived };
+    try {
+      await stream.renew(end, { ...content, follows });
+    } catch (error) {
+      const why = `servers have lost messages of log ${logId}, and it has no new stream yet`;
+      throw unavailable(`${why}: ${messageOf(error)}`);
+    }
+    // This pod takes it again, as another would.
+    lose();
+  };
+
+  /** Goes on in a new stream with all that isn't archived, of which servers have lost a part. */
+  const restore = async (): Promise<CommitResult> => {
+    const kept = unarchived.first(unarchived.records);
+    const left = stream.goneBackTo(end) ?? end.offset;
+    // What was too much for memory is only in the old stream, or nowhere.
+    const lost = kept.find(({ offset, record }) => !record && offset > left);
+    const through = lost ? lost.offset - 1 : end.offset;
+    if (lost) {
+      const fields = { log: logId, from: lost.offset, through: end.offset };
+      logger.error(
+        fields,
+        "messages of a session log are lost: its servers and its owner lack them",
+      );
+    }
+    const from = Math.min(kept[0]?.offset ?? Infinity, through + 1);
+    const byOffset = new Map(kept.map((each) => [each.offset, each]));
+    const recordAt = async (offset: number): Promise<LogRecord | undefined> => {
+      const found = byOffset.get(offset);
+      return found && (found.record ?? load(offset));
+    };
+    const before = [...busy.values()].filter(({ offset }) => offset < from);
+    const archived = Math.min(log.archivedTo, life?.follows?.archived ?? Infinity);
+    const content = { from, through, recordAt, busy: before.map(({ header }) => header) };
+    await renew(content, log.watermark?.offset ?? archived);
+    return { type: "fenced" };
+  };
+
   /** Sends a mark. It is settled, or in doubt until the next message wants to be sent. */
   const sendMark = async (mark: SentMark): Promise<void> => {
+    if (hasGoneBack()) return void (await restore());
     const sentMs = clock.monotonic();
     try {
       const marked = await stream.mark(end, mark);
@@ -151,6 +206,7 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       provenMs = sentMs;
       markedMs = sentMs;
     } catch (error) {
+      if (hasGoneBack()) return void (await restore());
       if (hasCode(error, "unknown_outcome")) sentMark = mark;
       throw error;
     }
@@ -172,10 +228,12 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       // What is in doubt has the next place, perhaps.
       if (isOver || sentRecordId !== undefined) return;
       const archived = Math.max(log.watermark?.offset ?? 0, lastMark().archived);
+      const { chain } = archived === lastMark().archived ? lastMark() : log.watermark!;
       const headers = [...busy.values()].filter(({ offset }) => offset <= archived);
       await sendMark({
         recordId: ids.next(),
         archived,
+        chain,
         busy: headers.map(({ header }) => header),
       });
     });
@@ -199,11 +257,13 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     }
     await settleMark();
     if (isOver) return { type: "fenced" };
+    if (hasGoneBack()) return restore();
     const sentMs = clock.monotonic();
     let result: CommitResult;
     try {
       result = await stream.commit(end, record);
     } catch (error) {
+      if (hasGoneBack()) return restore();
       if (hasCode(error, "unknown_outcome")) sentRecordId = record.recordId;
       if (hasCode(error, "overloaded")) isFull = true;
       throw error;
@@ -254,7 +314,16 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     archivedTo: first.archived,
     watermark: undefined,
     refusal: undefined,
+    ahead: undefined,
+    follows: life?.follows && { ...life.follows, from: life.firstSequence },
     load,
+    get lastOffset() {
+      return end.offset;
+    },
+    async chainAt(offset) {
+      const kept = unarchived.first(unarchived.records).find((each) => each.offset === offset);
+      return kept?.chain ?? stream.chainAt(end, offset);
+    },
     get unarchived(): Unarchived {
       return unarchived;
     },
@@ -331,12 +400,25 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       return true;
     },
 
+    followArchive: (busyThere) =>
+      inTurn(async () => {
+        const { ahead } = log;
+        if (!ahead || known.offset > taken.offset)
+          throw new FlotillaError("unavailable", log.refusal ?? "");
+        const { offset } = ahead;
+        const none = async () => undefined;
+        await renew({ from: offset + 1, through: offset, recordAt: none, busy: busyThere }, offset);
+      }),
+
     async release(podId, head) {
       await inTurn(async () => {
         await settleMark().catch(() => {});
         const at = isAt(known, head) ? end : head;
         lose();
-        await stream.release(podId, [at]);
+        await stream.release(podId, [at]).catch(async (error: unknown) => {
+          if (!hasGoneBack()) throw error;
+          await restore();
+        });
       });
     },
   };

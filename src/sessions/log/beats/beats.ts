@@ -207,13 +207,22 @@ export function createBeats(parts: BeatsParts): Beats {
   const toLive = (head: Head): LiveHead => {
     const speaker = speakerOf(head);
     const claim = claimOf(head.logId);
-    const spoken = speaker && headOf(speaker);
+    const isMissing =
+      speaker && roster.missingSinceMs(speaker.pod.beat.podId, clock.monotonic()) !== undefined;
+    // What a pod that is missing has said may be of messages that servers have lost since: its log is taken
+    // where it ends.
+    const spoken = speaker && !isMissing ? headOf(speaker) : undefined;
     const [latest] = [head, spoken, claim]
       .filter((each) => each !== undefined)
       .filter(({ incarnation }) => incarnation === head.incarnation)
       .toSorted((one, other) => (isFurther(other, one) ? 1 : isFurther(one, other) ? -1 : 0));
     const isSpeakers = spoken?.owner === latest!.owner && spoken.term === latest!.term;
-    return { ...latest!, beat: isSpeakers ? speaker!.pod.beat.count : 0 };
+    const isLost = isMissing && isFurther(speaker.log, latest!);
+    return {
+      ...latest!,
+      beat: isSpeakers ? speaker!.pod.beat.count : 0,
+      ...(isLost && { spoken: { term: speaker.log.term, offset: speaker.log.offset } }),
+    };
   };
 
   /** Waits until this pod has heard its last beat, or for as long as until the next. */

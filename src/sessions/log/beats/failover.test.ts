@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Clock } from "../../../base/clock.ts";
 import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
 import { uuidv7 } from "../../../base/ids.ts";
-import { silentLogger } from "../../../base/log.ts";
+import { type Logger, silentLogger } from "../../../base/log.ts";
 import { seededRandom } from "../../../base/random.ts";
 import { record } from "../../contract/journal-harness.ts";
 import {
@@ -195,6 +195,27 @@ describe("owners of logs that hear each other", () => {
       expect(await untilServed(1_500, "b", "c")).toBeLessThanOrEqual(1_500);
     },
   );
+
+  test("take the logs of a pod that was killed where they end, though it spoke of more, and say so", async () => {
+    const lost: object[] = [];
+    const error: Logger["error"] = (fields) => void lost.push(fields);
+    const a = start("a");
+    start("b", { log: { ...silentLogger, error } });
+    await settle("a", "b");
+    const mine = held("a");
+    // Servers have lost the last messages of its logs since it has stored them.
+    a.beats.listening.speakFor(() => ({
+      heads: a.owners.owned.map(({ head }) => ({ ...head, offset: head.offset + 7 })),
+      isDraining: false,
+    }));
+    await clock.advance(1_000);
+    const ends = (await journal.heads()).map(({ offset }) => offset);
+    a.kill();
+    await untilServed(1_500, "b");
+    expect(lost).toEqual(
+      mine.map((log) => ({ log, from: ends[log]! + 1, through: ends[log]! + 7 })),
+    );
+  });
 
   test("serve those of a pod that stands still within three seconds, and keep them when it wakes", async () => {
     const a = start("a");

@@ -3,7 +3,7 @@ import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import type { Ids } from "../../../base/ids.ts";
 import type { Random } from "../../../base/random.ts";
 import { retryDelayMs } from "../call-deadline.ts";
-import type { StreamEngine, StreamSettings } from "./engine.ts";
+import type { PublishAnswer, StreamEngine, StreamSettings } from "./engine.ts";
 import { toBody } from "./message.ts";
 import { forbidden, mayNotOf, refuseCreation } from "./requirements.ts";
 import {
@@ -26,9 +26,18 @@ export type Streams = {
   lives(options?: { isFresh?: boolean }): Promise<readonly LogLife[]>;
   /** Makes the streams of so many logs, unless a pod has done so. */
   create(logs: number): Promise<void>;
+  /** Makes the stream of one life of a log. No log is there yet. */
+  make(life: LogLife): Promise<void>;
+  /** What the meta message says, and its place. Rejects while there is none. */
+  meta(): Promise<StoredMeta>;
+  /**
+   * Changes the life of a log, or nothing, if the meta message is still the one that was read. Returns
+   * whether it was; undefined if that isn't known.
+   */
+  change(read: StoredMeta, life?: LogLife): Promise<boolean | undefined>;
 };
 
-type StoredMeta = { readonly meta: Meta; readonly sequence: number };
+export type StoredMeta = { readonly meta: Meta; readonly sequence: number };
 
 const publishLimitMs = 2_000;
 /** Servers that were just started elect the leaders of their streams first. */
@@ -62,13 +71,14 @@ export function createStreams({
     throw refused(refuseCreation(settings.name, answer, deployment));
   };
 
-  /** Changes the meta message, if no other pod has. Whether it did is seen by reading it. */
-  const offer = async (meta: Meta, lastSequence: number): Promise<void> => {
+  /** Changes the meta message, if no other pod has. */
+  const offer = async (meta: Meta, lastSequence: number): Promise<PublishAnswer> => {
     const message = { subject: metaSubject(deployment), headers: {}, body: toBody(meta) };
     const stream = metaStreamName(deployment);
     const condition = { stream, lastSequence, limitMs: publishLimitMs };
     const answer = await engine.publish(message, condition);
     if (answer.type === "silent" && answer.mayNot !== undefined) throw forbidden(answer.mayNot);
+    return answer;
   };
 
   /** Brings the making of the logs one step on. Returns whether they are all there. */
@@ -119,6 +129,28 @@ export function createStreams({
         if (isLate) throw notMade(deployment);
         if (tries > 2) await sleep(clock, retryDelayMs(tries, random));
       }
+    },
+
+    make: (life) => make(logStream(deployment, life)),
+
+    async meta() {
+      const stored = await readMeta(engine, deployment);
+      if (stored?.meta.state !== "live") throw notMade(deployment);
+      known = livesOf(stored.meta);
+      return stored;
+    },
+
+    async change({ meta, sequence }, life) {
+      const logs = meta.logs.map((each, logId) => {
+        if (logId !== life?.logId) return each;
+        const { logId: _, ...changed } = life;
+        return changed;
+      });
+      const answer = await offer({ ...meta, logs }, sequence);
+      const isOwn = answer.type === "acked" && answer.sequence === sequence + 1;
+      if (isOwn) known = livesOf({ ...meta, logs });
+      if (isOwn || answer.type === "full" || answer.type === "too_large") return isOwn;
+      return undefined;
     },
   };
 }

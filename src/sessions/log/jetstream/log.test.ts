@@ -63,11 +63,13 @@ let servers: SimulatedStreams;
 let log: StreamLog;
 let another: StreamLog;
 let warnings: object[];
+let errors: object[];
 
 beforeEach(async () => {
   clock = movableClock();
   servers = simulateStreams({ clock, random });
   warnings = [];
+  errors = [];
   log = open();
   another = open();
   await log.create(2);
@@ -75,13 +77,14 @@ beforeEach(async () => {
 
 function open(changes: Partial<Deployment> = {}, engine = servers.connect()): StreamLog {
   const warn: Logger["warn"] = (fields) => void warnings.push(fields);
+  const error: Logger["error"] = (fields) => void errors.push(fields);
   return createStreamLog({
     engine,
     deployment: { ...deployment, ...changes },
     clock,
     random,
     ids: uuidv7(clock, random),
-    log: { ...silentLogger, warn },
+    log: { ...silentLogger, warn, error },
     maxRecordBytes,
   });
 }
@@ -389,19 +392,25 @@ describe("a replay", () => {
 });
 
 describe("a stream that an operator has touched", () => {
+  const taker = { podId: "pod-2", host: null, recordId: "t" };
+
   test("and purged isn't served", async () => {
     const head = await own();
     await servers.connect().purge(nameOf(head), head.offset + 1);
-    await expect(another.heads()).rejects.toMatchObject({
+    const [seen, other] = await another.heads();
+    await expect(another.take(seen!, taker)).rejects.toMatchObject({
       code: "store_corrupt",
       message: expect.stringContaining("purged by hand"),
     });
+    // The logs beside it are taken as ever.
+    expect(await another.take(other!, taker)).toMatchObject({ logId: 1, term: 1 });
   });
 
   test("and deleted isn't served, and isn't made anew", async () => {
     const head = await own();
     servers.remove(nameOf(head));
-    await expect(another.heads()).rejects.toMatchObject({ code: "store_missing" });
+    const [seen] = await another.heads();
+    await expect(another.take(seen!, taker)).rejects.toMatchObject({ code: "store_missing" });
     expect(await settled(log.commit(head, messageRecord("s", 1)))).toMatchObject({
       code: "unknown_outcome",
     });
@@ -419,7 +428,8 @@ describe("a stream that an operator has touched", () => {
         message: expect.stringContaining("lost messages"),
       });
     }
-    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "m"]);
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "o"]);
+    expect(log.goneBackTo(head)).toBe(2);
   });
 
   test("and made anew under its name stops its owner", async () => {
@@ -430,7 +440,7 @@ describe("a stream that an operator has touched", () => {
     await servers.connect().create(settings);
     const sent = messageRecord("s", 2);
     expect(await settled(log.commit(head, sent))).toMatchObject({ code: "store_corrupt" });
-    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["m"]);
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o"]);
   });
 
   test("isn't taken for one that was set back because a deposed leader names an old end", async () => {
@@ -453,6 +463,114 @@ describe("a stream that an operator has touched", () => {
     isDeposed = false;
     expect(await via.commit(head, sent)).toMatchObject({ type: "committed" });
     expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "r", "r"]);
+  });
+});
+
+describe("a log that has lost its end", () => {
+  const content = (from: number, records: readonly (readonly [number, LogRecord])[]) => ({
+    from,
+    through: records.at(-1)?.[0] ?? from - 1,
+    recordAt: async (offset: number) => new Map(records).get(offset),
+    busy: [],
+    follows: { incarnations: ["before"], archived: 0 },
+  });
+  const sent = [messageRecord("s", 1), messageRecord("s", 2), messageRecord("s", 3)];
+  const placed = sent.map((each, at) => [at + 2, each] as const);
+  let head: Head;
+  beforeEach(async () => {
+    head = await own();
+    for (const each of sent) head = headOf(await log.commit(head, each));
+    servers.change(nameOf(head), (all) => void all.splice(-2));
+  });
+  const recovered = async (via: StreamLog, taken: Head) => {
+    const found: ReplayedRecord[] = [];
+    await via.recover(taken, (each) => found.push(each));
+    return found.map(({ offset, record: { recordId } }) => [offset, recordId]);
+  };
+
+  test("S2: goes on in a new stream, with each record at its offset", async () => {
+    await settled(log.commit(head, messageRecord("s", 4)));
+    expect(await settled(log.renew(head, content(2, placed)))).toBe("made");
+    const [next] = await another.heads();
+    expect(next).toMatchObject({ owner: "pod-1", term: head.term, offset: head.offset + 1 });
+    expect(next!.incarnation).not.toBe(head.incarnation);
+    const taken = await takeUntilKnown(another, "pod-2");
+    expect(await recovered(another, taken)).toEqual(
+      placed.map(([offset, { recordId }]) => [offset, recordId]),
+    );
+    expect(await log.commit(head, messageRecord("s", 4))).toEqual({ type: "fenced" });
+    expect(await another.lifeOf(taken)).toMatchObject({ follows: { archived: 0 } });
+    // The old stream stays as it is.
+    expect(storedIn(head).length).toBeGreaterThan(2);
+  });
+
+  test.each(troubles)(
+    "S2: is whole in its new stream, though a message meets: %s",
+    async (trouble) => {
+      let isFirst = true;
+      const changed = content(2, placed);
+      const recordAt = async (offset: number) => {
+        if (offset === 3 && isFirst) {
+          isFirst = false;
+          servers.next = trouble;
+          clock.after(1_000, () => void servers.land());
+        }
+        return changed.recordAt(offset);
+      };
+      await settled(log.commit(head, messageRecord("s", 4)));
+      expect(await settled(log.renew(head, { ...changed, recordAt }))).toBe("made");
+      const taken = await takeUntilKnown(another, "pod-2");
+      expect(await recovered(another, taken)).toHaveLength(3);
+    },
+  );
+
+  test("O4: has one next life, though a pod that missed its owner has taken it meanwhile", async () => {
+    const changed = content(2, placed);
+    let byOther: Head | undefined;
+    const recordAt = async (offset: number) => {
+      if (!byOther) {
+        // The owner stands still here, and another pod finds that it has left the stream.
+        const seen = (await another.heads())[0]!;
+        byOther = await another.take(seen, { podId: "pod-2", host: null, recordId: "t" });
+        await another.recover(byOther!);
+        headOf(await another.commit(byOther!, messageRecord("s", 2)));
+      }
+      return changed.recordAt(offset);
+    };
+    await settled(log.commit(head, messageRecord("s", 4)));
+    expect(await settled(log.renew(head, { ...changed, recordAt }))).toBe("fenced");
+    const [now] = await another.heads();
+    expect(now).toMatchObject({ incarnation: head.incarnation, owner: "pod-2" });
+  });
+
+  test("isn't left by an owner from which it was taken", async () => {
+    await takeUntilKnown(another, "pod-2");
+    expect(await settled(log.renew(head, content(2, placed)))).toBe("fenced");
+  });
+
+  test("two at once both get their next life", async () => {
+    let other = await take(log, 1);
+    await log.recover(other);
+    other = headOf(await log.commit(other, messageRecord("t", 1)));
+    servers.change(nameOf(other), (all) => void all.splice(-1));
+    await settled(log.commit(head, messageRecord("s", 4)));
+    await settled(log.commit(other, messageRecord("t", 2)));
+    servers.troubles = { ...noStreamTroubles, delayMs: 20 };
+    const both = [log.renew(head, content(2, placed)), log.renew(other, content(2, []))];
+    expect(await settled(Promise.all(both))).toEqual(["made", "made"]);
+    servers.troubles = noStreamTroubles;
+    const incarnations = (await another.heads()).map(({ incarnation }) => incarnation);
+    expect(incarnations).not.toContain(head.incarnation);
+    expect(incarnations).not.toContain(other.incarnation);
+  });
+
+  test("and was left by an owner that is gone is taken where it ends, loudly", async () => {
+    await settled(log.commit(head, messageRecord("s", 4)));
+    const taken = await takeUntilKnown(another, "pod-2");
+    expect(taken).toMatchObject({ incarnation: head.incarnation, term: head.term + 1 });
+    expect(errors).toEqual([{ log: 0, behind: taken.offset - 1 }]);
+    expect(await recovered(another, taken)).toHaveLength(1);
+    expect(await settled(log.renew(head, content(2, placed)))).toBe("fenced");
   });
 });
 

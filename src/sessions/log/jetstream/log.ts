@@ -19,21 +19,22 @@ import {
   firstChain,
   type LogMessage,
   type Mark,
-  nextChain,
+  messageOn,
   messageSubject,
 } from "./message.ts";
+import { type LifeContent, makeNewLife, type NewLifeParts } from "./new-life.ts";
 import {
   beginsLate,
   damaged,
   isFull,
   lostItsEnd,
   missing,
-  notThere,
   takenSince,
   tooLarge,
   unavailable,
 } from "./log-errors.ts";
 import { decideAnswer, decidePlace, type PublishOutcome, type SentMessage } from "./outcome.ts";
+import { createEndReads, headBefore, type LogEnd } from "./log-end.ts";
 import { createRecordReads, type RecordReads } from "./record-reads.ts";
 import { type ReplayedRecord, startReplay } from "./replay.ts";
 import { createStreams } from "./create-streams.ts";
@@ -68,15 +69,24 @@ export type StreamLog = Omit<Log, "recover"> &
     /** The last message that this process has stored or read, and its chain. */
     lastEnd(logId: number): LogEnd | undefined;
     /**
-     * Stores a mark right after `at`: up to where the archive has the log, and who is busy. Sent again with
-     * the same id, it is stored once.
+     * Stores a mark right after `at`: up to where the archive has the log, and who is busy. The chain there
+     * is read where it isn't given. Sent again with the same id, it is stored once.
      */
     mark(
       at: Head,
-      mark: Pick<Mark, "archived" | "busy"> & { readonly recordId?: string },
+      mark: Omit<Mark, "chain"> & { readonly chain?: string; readonly recordId?: string },
     ): Promise<CommitResult>;
     /** Forgets messages below an offset, but none that the last stored mark doesn't call archived. */
     trim(at: Head, below: number): Promise<void>;
+    /**
+     * The last offset that servers still have of a log of which they have lost messages that they had acked;
+     * undefined if they haven't. Its owner stores no more there.
+     */
+    goneBackTo(at: Head): number | undefined;
+    /** Goes on in another stream with what the owner of a log has of it. Then the log is taken again. */
+    renew(at: Head, content: LifeContent): Promise<"made" | "fenced">;
+    /** The present life of a head's log; undefined if the head is of another one. */
+    lifeOf(head: Head): Promise<LogLife | undefined>;
   };
 
 /** Shorter than a caller waits, so that a message whose answer is lost is sent again. */
@@ -86,8 +96,6 @@ const headLimitMs = 500;
 const releaseTries = 5;
 const pendingSends = 4;
 const pendingBackoff = { baseMs: 20, maxMs: 250 };
-/** Messages of others at the end of a log, before it counts as damaged. */
-const maxStrays = 1_000;
 /** What records may fill of a log. The rest is for owners and marks, without which it could never empty. */
 const recordShare = 0.8;
 /** How often a log that is full is looked at again. */
@@ -95,8 +103,6 @@ const fillMs = 1_000;
 /** Subject and headers of a message, about. */
 const headerBytes = 512;
 
-export type LogEnd = { readonly head: Head; readonly chain: string };
-type ReadEnd = LogEnd & { readonly bytes: number };
 type Place = Pick<Head, "offset" | "recordId">;
 
 export function createStreamLog(parts: StreamLogParts): StreamLog {
@@ -113,9 +119,10 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
   const { bodyOf, opened } = createBodies(parts.text);
   /** How full the logs are, about, and when the servers were asked for it. */
   const fills = new Map<number, { bytes: number; readonly readMs: number }>();
-  /** Streams that have lost their end. */
-  const shortened = new Set<string>();
+  /** Streams that have lost their end, and what they still had. */
+  const shortened = new Map<string, number>();
 
+  const { messageAt, readEnd } = createEndReads({ engine, deployment });
   const streamOf = (life: LogLife): string => streamName(deployment, life);
   const prefixOf = (life: LogLife): string => subjectPrefix(deployment, life);
   /** The log's present life, unless the head is of another one. */
@@ -124,41 +131,10 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     return life?.incarnation === incarnation ? life : undefined;
   };
 
-  /** The last message at or before an offset that is Flotilla's; undefined before the first one. */
-  const messageAt = async (life: LogLife, offset: number): Promise<LogMessage | undefined> => {
-    const lowest = Math.max(life.firstSequence, offset - maxStrays);
-    for (let sequence = offset; sequence >= lowest; sequence--) {
-      const stored = await engine.read(streamOf(life), sequence);
-      if (!stored) throw notThere(life, sequence);
-      const decoded = decodeMessage(prefixOf(life), stored);
-      if (decoded.type === "message") return decoded.message;
-      if (decoded.type === "damaged") throw damaged(life, `message ${sequence} ${decoded.why}`);
-    }
-    if (lowest > life.firstSequence) throw damaged(life, `message ${offset} isn't Flotilla's`);
-    return undefined;
-  };
-
-  /** What the stream says of its end, which may be old. */
-  const readEnd = async (life: LogLife): Promise<ReadEnd> => {
-    const state = await engine.state(streamOf(life));
-    if (!state) throw missing(life);
-    const { logId, incarnation } = life;
-    const { bytes } = state;
-    const offset = Math.max(state.lastSequence, life.firstSequence - 1);
-    if (offset >= life.firstSequence && state.firstSequence > offset) {
-      throw damaged(life, "its messages were purged by hand");
-    }
-    const message = await messageAt(life, offset);
-    if (!message) {
-      const head = { logId, incarnation, term: 0, owner: null, host: null, offset, recordId: "" };
-      return { head, chain: firstChain(incarnation), bytes };
-    }
-    const { term, owner, recordId, chain } = message;
-    const host = message.kind === "owner" ? message.host : await hostOf(life, message);
-    return { head: { logId, incarnation, term, owner, host, offset, recordId }, chain, bytes };
-  };
-
-  /** A log without a leader for the moment keeps the head that it had, and holds up no other: the fence decides. */
+  /**
+   * A log without a leader for the moment keeps the head that it had, and holds up no other: the fence
+   * decides. Neither does one that can't be served, of which a pod that takes it says why.
+   */
   const readHead = async (life: LogLife): Promise<Head> => {
     const last = heads.get(life.logId);
     const isKnown = last?.incarnation === life.incarnation;
@@ -170,18 +146,11 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
       if (!isKnown) return await reading;
       return (await settledWithin(clock, headLimitMs, reading)) ?? last;
     } catch (error) {
+      const isDamaged = hasCode(error, "store_corrupt", "store_missing");
+      if (isDamaged) return isKnown ? last : headBefore(life);
       if (!isKnown || !hasCode(error, "store_unavailable")) throw error;
       return last;
     }
-  };
-
-  /** The process of a log's owner, from the message that it took the log with. */
-  const hostOf = async (life: LogLife, { term, owner }: LogMessage): Promise<string | null> => {
-    const stored = await engine.lastOn(streamOf(life), messageSubject(prefixOf(life), "owner"));
-    const decoded = stored && decodeMessage(prefixOf(life), stored);
-    if (decoded?.type !== "message") return null;
-    const { message } = decoded;
-    return message.term === term && message.owner === owner ? message.host : null;
   };
 
   /** The chain at a head; undefined if the log has another message there. */
@@ -234,8 +203,8 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     if (outcome.type === "read_place") {
       const { lastSequence } = outcome;
       outcome = await readPlace(life, sent);
-      const isShort = outcome.type === "unknown" && lastSequence < offset;
-      if (isShort && (await hasLostItsEnd(life, at, lastSequence))) throw lostItsEnd(life, offset);
+      const isShort = outcome.type === "unknown" && lastSequence < offset && marks.has(life.logId);
+      if (isShort && (await hasLostItsEnd(life, at))) throw lostItsEnd(life, offset);
     }
     if (outcome.type !== "unknown" && doubts.get(life.logId) === place) doubts.delete(life.logId);
     return outcome;
@@ -264,33 +233,44 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
   };
 
   /**
+   * Stores that the owner leaves a stream, right behind what was read as its end. False if that is another
+   * owner's.
+   */
+  const leaveAt = async (life: LogLife, at: Head, { head, chain }: LogEnd): Promise<boolean> => {
+    const { term, owner, host } = at;
+    if (head.term > term || (head.term === term && head.owner !== owner)) return false;
+    const body = toBody({ owner, host, term, isLeft: true });
+    const message = messageOn(at, "owner", ids.next(), chain, body);
+    const answer = await engine.publish(encodeMessage(prefixOf(life), message), {
+      stream: streamOf(life),
+      lastSequence: head.offset,
+      limitMs: publishLimitMs,
+    });
+    if (answer.type === "acked" && answer.sequence === head.offset + 1) return true;
+    throw unavailable(`it isn't known where the stream of log ${life.logId} ends`);
+  };
+
+  /**
    * Whether a stream that names an end below the owner's has really lost messages that it acked. Only a
    * message that it stores behind that end proves it: a deposed leader names an old end, too.
    */
-  const hasLostItsEnd = async (life: LogLife, at: Head, lastSequence: number): Promise<boolean> => {
-    const mark = marks.get(life.logId);
-    if (!mark) return false;
+  const hasLostItsEnd = async (life: LogLife, at: Head): Promise<boolean> => {
     try {
-      const before = await messageAt(life, lastSequence);
-      if (before && before.term > at.term) return false;
-      const chain = before?.chain ?? firstChain(life.incarnation);
-      const isArchived = mark.archived <= lastSequence;
-      const kept = isArchived ? mark : { ...mark, archived: lastSequence, chain };
-      const recordId = ids.next();
-      const body = bodyOf(at.logId, recordId, () => toBody(kept));
-      const message = messageOn(at, "mark", recordId, chain, body);
-      const answer = await engine.publish(encodeMessage(prefixOf(life), message), {
-        stream: streamOf(life),
-        lastSequence,
-        limitMs: publishLimitMs,
-      });
-      if (answer.type !== "acked" || answer.sequence !== lastSequence + 1) return false;
-      shortened.add(life.incarnation);
+      const end = await readEnd(life);
+      if (end.head.offset >= at.offset || !(await leaveAt(life, at, end))) return false;
+      shortened.set(life.incarnation, end.head.offset);
       return true;
     } catch (error) {
       if (!hasCode(error, "store_unavailable")) throw error;
       return false;
     }
+  };
+
+  /** An owner that left the stream of a life puts no other in its place any more. False if it has. */
+  const keepsLife = async ({ logId, incarnation }: LogLife): Promise<boolean> => {
+    const read = await streams.meta();
+    if (read.meta.logs[logId]?.incarnation !== incarnation) return false;
+    return (await streams.change(read)) === true;
   };
 
   /** Stores a message right after `at`. Throws as `Log.commit` does. */
@@ -366,14 +346,21 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
         return end.head;
       }
       if (!isAt(end.head, seen)) return undefined;
+      if (end.isLeft && !(await keepsLife(life))) return undefined;
       ends.set(life.logId, end);
       marks.delete(life.logId);
+      shortened.delete(life.incarnation);
       fills.set(life.logId, { bytes: end.bytes, readMs: clock.monotonic() });
       const term = seen.term + 1;
       const body = toBody({ owner: podId, host, term });
       const changes = { term, owner: podId, host };
       const taken = await store(life, seen, { kind: "owner", recordId, body }, changes);
-      return taken.type === "committed" ? taken.head : undefined;
+      if (taken.type !== "committed") return undefined;
+      if (end.isLeft) {
+        const fields = { log: life.logId, behind: seen.offset };
+        log.error(fields, "servers have lost messages of a session log, and its owner is gone");
+      }
+      return taken.head;
     },
 
     async recover(head, onRecord = () => {}) {
@@ -404,6 +391,24 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     lastMark: (logId) => marks.get(logId),
     lastEnd: (logId) => ends.get(logId),
     ...createRecordReads({ engine, deployment, lifeOf, opened }),
+    lifeOf,
+    goneBackTo: ({ incarnation }) => shortened.get(incarnation),
+
+    renew(at, content) {
+      const storeNew: NewLifeParts["store"] = (life, behind, { term, owner, host }, message) => {
+        const { kind, recordId } = message;
+        const encode = (): Uint8Array => {
+          if (kind === "record") return encodeRecord(message.record, { maxBytes: maxRecordBytes });
+          return toBody(kind === "mark" ? message.mark : { owner, host, term });
+        };
+        const body = kind === "owner" ? encode() : bodyOf(life.logId, recordId, encode);
+        return store(life, behind, { kind, recordId, body }, { term, owner, host });
+      };
+      const leave = async (life: LogLife, owner: Head): Promise<boolean> =>
+        leaveAt(life, owner, await readEnd(life));
+      fills.delete(at.logId);
+      return makeNewLife(at, content, { ...parts, streams, leave, store: storeNew });
+    },
 
     async commit(at, record) {
       const life = await lifeOf(at);
@@ -414,11 +419,11 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
       return store(life, at, { kind: "record", recordId, body });
     },
 
-    async mark(at, { archived, busy, recordId = ids.next() }) {
+    async mark(at, { archived, busy, chain: known, recordId = ids.next() }) {
       const life = await lifeOf(at);
       if (!life || at.owner === null) return { type: "fenced" };
-      const archivedAt = await messageAt(life, archived);
-      const mark = { archived, chain: archivedAt?.chain ?? firstChain(life.incarnation), busy };
+      const chain = known ?? (await messageAt(life, archived))?.chain;
+      const mark = { archived, chain: chain ?? firstChain(life.incarnation), busy };
       const body = bodyOf(at.logId, recordId, () => toBody(mark));
       const next = { kind: "mark", recordId, body } as const;
       const marked = await store(life, at, next);
@@ -466,17 +471,6 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
       await Promise.all(owned.map(release));
     },
   };
-}
-
-function messageOn(
-  { term, owner, host }: Pick<Head, "term" | "owner" | "host">,
-  kind: LogMessage["kind"],
-  recordId: string,
-  chain: string,
-  body: Uint8Array,
-): LogMessage {
-  const ownHost = kind === "owner" ? host : null;
-  return { kind, recordId, term, owner, host: ownHost, chain: nextChain(chain, body), body };
 }
 
 function isAt(one: Head, other: Head): boolean {

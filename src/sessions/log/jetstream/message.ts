@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Header } from "../../conversation/header.ts";
+import type { Head } from "../journal.ts";
 import type { NewMessage, StoredMessage } from "./engine.ts";
 
 /**
@@ -57,6 +58,18 @@ export function firstChain(incarnation: string): string {
 /** The chain at a message, from that at the message before it. */
 export function nextChain(chain: string, body: Uint8Array): string {
   return createHash("sha256").update(chain).update(body).digest("hex").slice(0, 16);
+}
+
+/** A message of an owner, behind one with this chain. */
+export function messageOn(
+  { term, owner, host }: Pick<Head, "term" | "owner" | "host">,
+  kind: MessageKind,
+  recordId: string,
+  chain: string,
+  body: Uint8Array,
+): LogMessage {
+  const ownHost = kind === "owner" ? host : null;
+  return { kind, recordId, term, owner, host: ownHost, chain: nextChain(chain, body), body };
 }
 
 export function encodeMessage(prefix: string, message: LogMessage): NewMessage {

@@ -10,6 +10,8 @@ import { type Deployment, type LogLife, streamName, subjectPrefix } from "./stre
 export type RecordReads = {
   /** The record at an offset. Rejects with `store_unavailable` if the server that answers hasn't got it. */
   readRecord(at: Head, offset: number): Promise<LogRecord>;
+  /** The chain at a message of the log. Rejects with `store_unavailable` if the server hasn't got it. */
+  chainAt(at: Head, offset: number): Promise<string>;
   /**
    * Hands over the records behind `after` up to `through`, in order. `trimmed`: the log doesn't have all of
    * them any more. `different`: the message at `after` isn't the one with this chain.
@@ -51,6 +53,14 @@ export function createRecordReads(parts: RecordReadsParts): RecordReads {
       const isRecord = decoded?.type === "message" && decoded.message.kind === "record";
       if (!isRecord) throw unread(head, `the server that answered has no record ${offset}`);
       return decodeRecord(opened(decoded.message.body));
+    },
+
+    async chainAt(head, offset) {
+      const { stream, prefix } = await placeOf(head);
+      const stored = await engine.read(stream, offset);
+      const decoded = stored && decodeMessage(prefix, stored);
+      if (decoded?.type === "message") return decoded.message.chain;
+      throw unread(head, `the server that answered has no message ${offset}`);
     },
 
     async readRange(head, { after, chain, through }, onRecord) {

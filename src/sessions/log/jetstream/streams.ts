@@ -21,6 +21,17 @@ export type LogLife = {
   readonly logId: number;
   readonly incarnation: string;
   readonly firstSequence: number;
+  /** The lives before it, if servers have lost messages of those. */
+  readonly follows?: EarlierLives;
+};
+
+/**
+ * Lives of a log before the present one. A record has the same offset in all of them, so a database that has
+ * one of them up to `archived` or further has the same of the present one.
+ */
+export type EarlierLives = {
+  readonly incarnations: readonly string[];
+  readonly archived: number;
 };
 
 /** What the message of the stream `META` says. */
@@ -28,7 +39,7 @@ export type Meta = {
   readonly clusterId: string;
   /** `prepared`: the streams are being made. `closed`: the logs live elsewhere now. */
   readonly state: "prepared" | "live" | "closed";
-  readonly logs: readonly Pick<LogLife, "incarnation" | "firstSequence">[];
+  readonly logs: readonly Omit<LogLife, "logId">[];
 };
 
 /** Ten minutes of 130 messages a second that no archive takes, and what is kept besides. */
@@ -164,11 +175,22 @@ export function decodeMeta(body: Uint8Array): Meta | undefined {
 
 function isLife(found: unknown): found is Meta["logs"][number] {
   if (typeof found !== "object" || found === null) return false;
-  const { incarnation, firstSequence } = found as Record<string, unknown>;
+  const { incarnation, firstSequence, follows } = found as Record<string, unknown>;
   return (
-    typeof incarnation === "string" &&
-    incarnationForm.test(incarnation) &&
+    isIncarnation(incarnation) &&
     Number.isSafeInteger(firstSequence) &&
-    (firstSequence as number) >= 1
+    (firstSequence as number) >= 1 &&
+    (follows === undefined || isEarlier(follows))
   );
+}
+
+function isIncarnation(found: unknown): boolean {
+  return typeof found === "string" && incarnationForm.test(found);
+}
+
+function isEarlier(found: unknown): boolean {
+  if (typeof found !== "object" || found === null) return false;
+  const { incarnations, archived } = found as Record<string, unknown>;
+  const isList = Array.isArray(incarnations) && incarnations.every(isIncarnation);
+  return isList && Number.isSafeInteger(archived);
 }

@@ -78,6 +78,14 @@ export function insertWatermark(first: Watermark): Statement {
     on conflict (log_id) do nothing`;
 }
 
+/** Has the watermark of an earlier life of a log be that of a later one, which has the same records. */
+export function moveToLife(from: Watermark, to: Watermark): Statement {
+  const { logId, incarnation, offset, chain } = to;
+  return sql`
+    update ${watermarks} set incarnation = ${incarnation}, log_offset = ${offset}, chain = ${chain}
+    where log_id = ${logId} and incarnation = ${from.incarnation} and log_offset = ${from.offset}`;
+}
+
 /**
  * Moves the watermark of a log, and stores what its records up to there have changed. Its first statement
  * returns a row if it has moved; if not, the others store nothing.
