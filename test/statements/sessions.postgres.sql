@@ -483,6 +483,11 @@ where not exists (select 1 from flotilla.session where log_id = $6 and last_offs
 on conflict (log_id) do nothing
 -- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
 
+-- src/sessions/log/sql/archive.ts: moveToLife
+update flotilla.log_watermark set incarnation = $1, log_offset = $2, chain = $3
+where log_id = $4 and incarnation = $5 and log_offset = $6
+-- values: ["next",8,"0123456789abcdef",1,"first",8]
+
 -- src/sessions/log/sql/archive.ts: storeFlush
 update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
   flush_id = $4, moved_at = now_ms()

@@ -483,6 +483,11 @@ where not exists (select 1 from flotilla_session where log_id = ? and last_offse
 on conflict (log_id) do nothing
 -- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
 
+-- src/sessions/log/sql/archive.ts: moveToLife
+update flotilla_log_watermark set incarnation = ?, log_offset = ?, chain = ?
+where log_id = ? and incarnation = ? and log_offset = ?
+-- values: ["next",8,"0123456789abcdef",1,"first",8]
+
 -- src/sessions/log/sql/archive.ts: storeFlush
 update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
   flush_id = ?, moved_at = now_ms()

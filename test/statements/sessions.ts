@@ -181,6 +181,7 @@ export const sessionStatements: RoomStatements = {
     readWatermark: () => archive.readWatermark(1),
     readFirstWatermark: () => archive.readFirstWatermark(),
     insertWatermark: () => archive.insertWatermark(watermark),
+    moveToLife: () => archive.moveToLife(watermark, { ...watermark, incarnation: "next" }),
     storeFlush: () => [
       archive.storeFlush({ ...flush, changes: plain, aside: [] }),
       archive.storeFlush({ ...flush, changes: full, aside: [asideItem] }),

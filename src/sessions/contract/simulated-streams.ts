@@ -38,6 +38,8 @@ export type SimulatedStreams = {
   readonly names: readonly string[];
   /** Changes a stream behind the back of its owners: its settings, or its messages. */
   change(stream: string, change: Partial<StreamSettings> | ((all: StoredMessage[]) => void)): void;
+  /** Forgets the last messages of a stream, with all that is on its way to its leader. */
+  setBack(stream: string, messages: number): void;
   /** Deletes a stream. */
   remove(stream: string): void;
 };
@@ -371,6 +373,14 @@ export function simulateStreams({
       change(all);
       stream.messages = all;
       stream.last = all.at(-1)?.sequence ?? stream.last;
+    },
+    setBack(name, messages) {
+      const stream = streams.get(name)!;
+      onEvent("fault: stream set back");
+      stream.messages = stream.messages.slice(0, -messages);
+      stream.last -= messages;
+      stream.proposed = [];
+      stream.deposed = undefined;
     },
     remove: (name) => void streams.delete(name),
   };

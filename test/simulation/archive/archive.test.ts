@@ -19,6 +19,8 @@ const mustHappen = [
   "fault: flush lost before",
   "fault: leader deposed",
   "fault: pause",
+  "fault: stream set back",
+  "new life",
   "read",
   "read: refused",
   "refused",

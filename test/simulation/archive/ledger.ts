@@ -4,7 +4,9 @@ import { storedEntry } from "../../../src/sessions/contract/journal-harness.ts";
 import type { StoredMessage } from "../../../src/sessions/log/jetstream/engine.ts";
 import { decodeMessage } from "../../../src/sessions/log/jetstream/message.ts";
 import {
+  decodeMeta,
   type Deployment,
+  metaStreamName,
   streamName,
   subjectPrefix,
 } from "../../../src/sessions/log/jetstream/streams.ts";
@@ -22,6 +24,14 @@ import { archivedTables } from "./store.ts";
 
 export type ArchiveLedger = {
   stored(stream: string, message: StoredMessage): void;
+  /** The servers have lost the last messages of a stream, while its owner is alive. */
+  wentBack(stream: string): void;
+  /** A pod takes a log, and forgets what it has of it. */
+  taking(podId: string, logId: number): void;
+  /** The stream of a log that a pod has all of. */
+  servedStream(logId: number): string | undefined;
+  /** Whether a log has lost messages, and goes on in no new stream yet. */
+  isBack(logId: number): boolean;
   acked(head: Head, record: LogRecord): void;
   /** A pod has replayed its log, and serves it from here on. */
   recovered(head: Head, busy: readonly Header[]): void;
@@ -36,8 +46,13 @@ export type ArchiveLedger = {
 type Log = {
   readonly logId: number;
   readonly incarnation: string;
+  /** Who has sent the last message, and in which term. */
+  owner: string | null;
+  term: number;
+  /** The last term in which a pod has read all that it needs to serve the log. */
+  servedTerm: number;
   /** By offset. */
-  readonly records: Map<number, LogRecord>;
+  records: Map<number, LogRecord>;
 };
 
 export function createLedger({
@@ -51,44 +66,116 @@ export function createLedger({
   count: (what: string) => void;
   note: (line: string) => void;
 }): ArchiveLedger {
-  const logs = new Map<string, Log>();
+  const streams = new Map<string, Log>();
+  /** The present life of each log. */
+  const present = new Map<number, Log>();
   const entries = new Map<string, Entry[]>();
   const acked = new Map<string, number>();
+  /** The records of each log that were acked, by their offsets. */
+  const ackedRecords = new Map<number, Map<number, string>>();
+  const back = new Set<number>();
+  /** A pod has taken a log that had gone back: then nobody has what it lost. */
+  let isVoid = false;
   let acks = 0;
   let acksBefore = 0;
   let reads = 0;
 
+  const addEntries = (record: LogRecord): void => {
+    for (const entry of record.entries) {
+      const all = entries.get(entry.sessionId) ?? [];
+      entries.set(entry.sessionId, all);
+      all.push(storedEntry(entry));
+      if (entry.seq !== all.length) violate("S2", `${entry.sessionId} has ${entry.seq} next`);
+    }
+  };
+
+  /** The log goes on in another stream, which must have all that was acked. */
+  const replace = (next: Log, before: Log, firstSequence: number): void => {
+    const { logId } = next;
+    count("new life");
+    back.delete(logId);
+    const kept = [...before.records].filter(([offset]) => offset < firstSequence);
+    next.records = new Map([...kept, ...next.records]);
+    present.set(logId, next);
+    for (const [offset, recordId] of ackedRecords.get(logId) ?? []) {
+      if (next.records.get(offset)?.recordId === recordId) continue;
+      return violate("S2", `log ${logId} has lost ${offset} in its new stream, which was acked`);
+    }
+    const changed = new Set([...before.records.values()].flatMap((each) => sessionsOf(each)));
+    for (const sessionId of changed) entries.delete(sessionId);
+    for (const record of next.records.values()) addEntries(record);
+  };
+
   return {
     stored(stream, stored) {
+      if (stream === metaStreamName(deployment)) {
+        for (const [logId, life] of (decodeMeta(stored.body)?.logs ?? []).entries()) {
+          const before = present.get(logId);
+          if (!before || before.incarnation === life.incarnation) continue;
+          const next = [...streams.values()].find((each) => each.incarnation === life.incarnation);
+          if (!next) return violate("S2", `log ${logId} goes on in a stream that is empty`);
+          replace(next, before, life.firstSequence);
+        }
+        return;
+      }
       const [, logId, incarnation] = /_(\d+)_([\w-]+)$/.exec(stream) ?? [];
       if (logId === undefined) return;
       const life = { logId: Number(logId), incarnation: incarnation!, firstSequence: 1 };
       const decoded = decodeMessage(subjectPrefix(deployment, life), stored);
       if (decoded.type !== "message") return violate("stored", `${stream} has a ${decoded.type}`);
-      const log = logs.get(stream) ?? { ...life, records: new Map() };
-      logs.set(stream, log);
-      if (decoded.message.kind !== "record") return;
-      const record = decodeRecord(decoded.message.body);
-      log.records.set(stored.sequence, record);
-      for (const entry of record.entries) {
-        const all = entries.get(entry.sessionId) ?? [];
-        entries.set(entry.sessionId, all);
-        all.push(storedEntry(entry));
-        if (entry.seq !== all.length) violate("S2", `${entry.sessionId} has ${entry.seq} next`);
+      const { kind, owner, term, body } = decoded.message;
+      const log: Log = streams.get(stream) ?? {
+        ...life,
+        owner,
+        term,
+        servedTerm: 0,
+        records: new Map(),
+      };
+      streams.set(stream, log);
+      if (!present.has(life.logId)) present.set(life.logId, log);
+      const isPresent = present.get(life.logId) === log;
+      if (isPresent && back.has(life.logId) && term !== log.term) {
+        count("gone back and taken");
+        isVoid = true;
       }
+      Object.assign(log, { owner, term });
+      if (kind !== "record") return;
+      const record = decodeRecord(body);
+      log.records.set(stored.sequence, record);
+      if (isPresent) addEntries(record);
     },
+
+    wentBack(stream) {
+      back.add(streams.get(stream)!.logId);
+    },
+
+    taking(podId, logId) {
+      const log = present.get(logId);
+      if (log?.owner === podId) log.servedTerm = 0;
+    },
+
+    servedStream(logId) {
+      const log = present.get(logId);
+      const isServed = log?.owner !== null && log?.term === log?.servedTerm;
+      return log && isServed ? streamName(deployment, { ...log, firstSequence: 1 }) : undefined;
+    },
+
+    isBack: (logId) => back.has(logId),
 
     acked({ offset, logId }, record) {
       acks++;
       note(`acked ${offset} of log ${logId}`);
+      const records = ackedRecords.get(logId) ?? new Map<number, string>();
+      ackedRecords.set(logId, records.set(offset, record.recordId));
       for (const { sessionId, seq } of record.entries) acked.set(sessionId, seq);
     },
 
     recovered(head, busy) {
-      const life = { logId: head.logId, incarnation: head.incarnation, firstSequence: 1 };
-      const log = logs.get(streamName(deployment, life));
+      const log = present.get(head.logId);
+      if (isVoid || log?.incarnation !== head.incarnation) return;
+      log.servedTerm = head.term;
       const headers = new Map<string, Header>();
-      for (const [offset, record] of log?.records ?? []) {
+      for (const [offset, record] of log.records) {
         if (offset > head.offset) continue;
         for (const header of record.headers) headers.set(header.sessionId, header);
       }
@@ -108,6 +195,7 @@ export function createLedger({
     read(podId, sessionId, ackedSeq, found) {
       reads++;
       count("read");
+      if (isVoid) return;
       const truth = (entries.get(sessionId) ?? []).slice(0, found.length);
       if (found.length < ackedSeq) {
         violate("S8", `${podId} reads ${found.length} of ${ackedSeq} acked in ${sessionId}`);
@@ -121,9 +209,10 @@ export function createLedger({
     },
 
     async judge(rows) {
+      if (isVoid) return;
       if (acks === acksBefore) violate("quiet", "nothing was acked once all was well");
       if (reads === 0) violate("quiet", "nothing was read");
-      const rebuilt = await rebuild([...logs.values()]);
+      const rebuilt = await rebuild([...present.values()]);
       const [found, wanted] = [await rowsOf(rows), await rowsOf(rebuilt)];
       await rebuilt.close();
       for (const [at, name] of archivedTables.entries()) {
@@ -138,6 +227,10 @@ export function createLedger({
       }
     },
   };
+}
+
+function sessionsOf({ entries }: LogRecord): string[] {
+  return entries.map(({ sessionId }) => sessionId);
 }
 
 /** An archive that is made of nothing but the logs, one record at a time. */

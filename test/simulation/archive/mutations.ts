@@ -69,6 +69,15 @@ const list: readonly Mutation[] = [
     edits: [archive("if (found.offset < archivedTo) {", "if (found.offset < 0) {")],
   },
   {
+    name: "archive: a new stream without what isn't archived",
+    edits: [
+      of("sessions/log/jetstream")(
+        'if (record) await add({ kind: "record", recordId: record.recordId, record });\n    else ',
+        "",
+      ),
+    ],
+  },
+  {
     name: "archive: memory counts without a proof",
     edits: [
       archive("if (!isOver && !isProven()) await markNow();"),

@@ -98,7 +98,10 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
       // A pod leaves a log to its owner for as long as that may answer reads without another proof.
       const isOthers = seen.owner !== null && seen.owner !== podId;
       if (isOthers && nowMs - standing.get(seen.logId)!.sinceMs < proofMs) continue;
+      // Its owner is there, as its beats would say, and doesn't take what it has.
+      if (ledger.isBack(seen.logId)) continue;
       const owner = { podId, host: null, recordId: ids.next() };
+      ledger.taking(podId, seen.logId);
       const taken = await journal.take(seen, owner).catch(expected);
       if (taken) await serve(taken);
     }

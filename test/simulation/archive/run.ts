@@ -99,15 +99,33 @@ export async function runArchiveSeed(seed: number, { keepTrace = false } = {}): 
 
   const faultsMs = between(random, 6_000, 20_000);
   await streamOn(servers.connect()).create(logs);
-  servers.troubles = streamTroublesOf(() => fraction(random), 0.5);
+  const troubles = streamTroublesOf(() => fraction(random), 0.5);
+  /** In such a seed servers lose what they had acked, and no pod dies with what it has of it. */
+  const goesBack = fraction(random) < 0.25;
+  // What arrives long after it was sent would fit into what was lost.
+  servers.troubles = goesBack ? { ...troubles, late: 0, doubled: 0 } : troubles;
   archive.begin();
   const places = between(random, 2, 3);
   for (let place = 0; place < places; place++) fill(place);
+  /** The servers lose the last messages of a log that a pod has. */
+  const setBack = (): void => {
+    const logId = between(random, 0, logs - 1);
+    const messages = between(random, 1, 8);
+    const stream = ledger.servedStream(logId);
+    if (stream === undefined || ledger.isBack(logId)) return;
+    if (servers.stored(stream).length <= messages) return;
+    servers.setBack(stream, messages);
+    ledger.wentBack(stream);
+  };
   const strike = (): void => {
     if (isQuiet) return;
     const place = between(random, 0, places - 1);
     const kind = fraction(random);
-    if (kind < 0.25) {
+    if (goesBack) {
+      if (kind < 0.4) archive.away(between(random, 200, 5_000));
+      else if (kind < 0.6) servers.depose();
+      else setBack();
+    } else if (kind < 0.25) {
       count("fault: crash");
       pods.get(place)!.crash();
       scheduler.after(between(random, 100, 2_000), () => fill(place));

@@ -15,7 +15,7 @@ export function beginsLate({ logId }: LogLife, from: number, first: number): Flo
   );
 }
 
-export function takenSince({ logId }: LogLife): FlotillaError {
+export function takenSince({ logId }: Pick<LogLife, "logId">): FlotillaError {
   return new FlotillaError("not_owner", `another pod has taken log ${logId} since`);
 }
 

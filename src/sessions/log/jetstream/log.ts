@@ -365,7 +365,7 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
 
     async recover(head, onRecord = () => {}) {
       const life = await lifeOf(head);
-      if (!life) throw damaged(head, "another log has taken its place");
+      if (!life) throw takenSince(head);
       const mark = await readMark(life, head);
       const from = mark ? mark.archived + 1 : life.firstSequence;
       const chain = mark?.chain ?? firstChain(life.incarnation);
