@@ -130,6 +130,7 @@ export type { Pruned, PruneOptions } from "./tasks/leader/prune.ts";
 export type { Retention } from "./tasks/rows.ts";
 export type { DrainState, PodState, Reason, ReasonCode } from "./tasks/run/pod-status.ts";
 export type { GraphEnqueued, GraphOptions, GraphRow } from "./tasks/enqueue/graph.ts";
+export type { StartedTaskOptions, TaskToStart } from "./tasks/enqueue/logged-tasks.ts";
 export type { Paused, PauseOptions } from "./tasks/claim/pauses.ts";
 export type { Task, TaskError, TaskState, TaskStatus } from "./tasks/rows.ts";
 export type { ThrottleOfHandler } from "./tasks/claim/throttle.ts";

@@ -54,6 +54,7 @@ const mayImport: Record<string, string[]> = {
     "quotas",
     "throttles",
     "steps",
+    "tasks",
   ],
   keys: ["base", "protocol", "store", "audit"],
   series: ["base", "protocol", "store"],
@@ -100,7 +101,7 @@ const mayImportSql: Record<string, string[]> = {
   flows: ["tasks"],
   bulk: ["audit", "tasks"],
   tasks: ["pods", "links", "steps"],
-  sessions: ["pods", "audit", "links", "quotas", "steps"],
+  sessions: ["pods", "audit", "links", "quotas", "steps", "tasks"],
   // A crash point is named by the statement after which a pod dies.
   testing: ["sessions", "tasks"],
 };

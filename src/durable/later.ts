@@ -180,7 +180,7 @@ function jsonOf(what: string, value: unknown): Json {
   return JSON.parse(encodeJson(what, value)) as Json;
 }
 
-/** Starts what a tool waits for. Called within the step of its call. */
+/** Makes what a tool waits for. Called within the step of its call. */
 export async function beginLater(
   step: Step,
   { what }: Later,

@@ -179,7 +179,7 @@ export function createRuns(tasks: TasksUsed, parts: RunsParts): Runs {
     async wait(run: StartedRun | string, options: WaitOptions = {}): Promise<any> {
       const runId = typeof run === "string" ? run : run.runId;
       if (typeof run === "string") await requireRun(runId);
-      return tasks.waitFor({ taskId: runId, created: false }, options);
+      return tasks.waitFor({ taskId: runId }, options);
     },
     async cancel(runId) {
       await requireRun(runId);

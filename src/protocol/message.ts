@@ -83,6 +83,8 @@ export type Entry = {
   readonly metadata?: Json;
   /** For a `tool_result`: the message it is about, and the results of its calls. */
   readonly results?: ToolResults;
+  /** The ids of the tasks and runs that were stored with it. */
+  readonly tasks?: readonly string[];
   /** For a `summary`: the last entry that it covers. */
   readonly throughSeq?: number;
   /** For a `stop`: the answer it is about, and the kind of its author. */

@@ -1,13 +1,18 @@
 import { hasCode, messageOf, snooze, unstorableCodes } from "../base/errors.ts";
+import type { Ids } from "../base/ids.ts";
 import type { Json } from "../base/json.ts";
 import type { SessionService } from "../sessions/service.ts";
-import type { LaterTurn, StartLater } from "../sessions/turns/later.ts";
+import type { LaterTurn, PrepareLater } from "../sessions/turns/later.ts";
 import { contractOf, type LaterWait } from "../steps/later.ts";
-import type { GraphRow } from "../tasks/enqueue/graph.ts";
+import {
+  prepareLoggedTasks,
+  type StartedTaskOptions,
+  type TaskToStart,
+} from "../tasks/enqueue/logged-tasks.ts";
 import type { TaskContext, TaskContract, TaskHandler } from "../tasks/model.ts";
 import type { Task } from "../tasks/rows.ts";
 import { task } from "../tasks/task.ts";
-import type { Tasks } from "../tasks/tasks.ts";
+import { activeTrace } from "../tasks/trace.ts";
 
 /** The task that brings an output to the tool call that waits for it. */
 export const laterTaskName = "flotilla:later";
@@ -29,22 +34,22 @@ const firstSnoozeMs = 250;
 const maxSnoozeMs = 30_000;
 
 /**
- * Starts what a tool call waits for: the task or run itself, a task after it that brings its result, and a
- * delayed one for the time or the timeout. All are stored in one transaction, under the key of the call.
+ * What a tool call waits for: the task or run itself, a task after it that brings its result, and a delayed
+ * one for the time or the timeout. They start when the step of the call is stored, in the same record.
  */
-export function createStartLater(tasks: Pick<Tasks, "enqueueGraph">): StartLater {
+export function createPrepareLater(parts: { ids: Ids; maxPayloadBytes: number }): PrepareLater {
   return async ({ sessionId, tenant, epoch, agent, messageId }, { toolCallId, key }, wait) => {
     const call: Late = { sessionId, tenant, epoch, agent, messageId, toolCallId };
-    const rows: GraphRow[] = [];
-    const bring = (ref: string, more: Partial<Late>, options: GraphRow["options"]) => ({
+    const rows: TaskToStart[] = [];
+    const bring = (ref: string, more: Partial<Late>, options: StartedTaskOptions) => ({
       ref,
       task: laterTaskName,
       input: { ...call, ...more },
-      options: { ...options, key: `${key}/${ref}`, tenant },
+      options: { ...options, key: `${key}/${ref}` },
     });
     if (wait.type === "child") {
-      const child = contractOf(wait) as TaskContract;
-      rows.push({ ref: "child", task: child, input: wait.input, options: { key, tenant } });
+      const task = contractOf(wait) as TaskContract;
+      rows.push({ ref: "child", task, input: wait.input, options: { key } });
       const ended = bring("ended", { child: wait.name }, { afterFailed: "run" });
       rows.push({ ...ended, after: ["child"] });
     }
@@ -56,7 +61,8 @@ export function createStartLater(tasks: Pick<Tasks, "enqueueGraph">): StartLater
       const errorText = lateText(wait, delayMs);
       rows.push(bring("timeout", { result: { errorText } }, { delayMs }));
     }
-    if (rows.length > 0) await tasks.enqueueGraph(rows);
+    const origin = { id: sessionId, what: "session" } as const;
+    return prepareLoggedTasks(rows, { ...parts, tenant, origin, trace: activeTrace(undefined) });
   };
 }
 

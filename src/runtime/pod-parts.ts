@@ -106,6 +106,8 @@ export type PodLogsLinks = {
   readonly agents: Readonly<Record<string, AgentFacts>>;
   /** Called when the store has more of these sessions. */
   readonly onArchived: (sessionIds: ReadonlySet<string>) => void;
+  /** Called when the store has tasks that were stored with messages. */
+  readonly onEnqueued: () => void;
 };
 
 /** Logs of sessions that aren't in the store, which follows them, and how their owners are found. */

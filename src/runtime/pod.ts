@@ -358,7 +358,8 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
       [...liveness.pods.values()]
         .map(({ podId: id, status, drains = false }) => `${id} ${status} ${drains}`)
         .join();
-    const own = { agents, tasks, runs, onEvent, throttles: registry, runsSuspectTask, podsSeen };
+    const links = { tasks, runs, onEvent, onEnqueued: wakeWorker };
+    const own = { agents, ...links, throttles: registry, runsSuspectTask, podsSeen };
     const sessionParts = { ...settings, ...settings.sessions, ...parts, ...own, countsTenants };
     sessions = startOnFirstUse(() => startSessions({ ...sessionParts, bus: bus.start() }));
     sessions.drain(draining);

@@ -20,7 +20,7 @@ import type { Tasks } from "../tasks/tasks.ts";
 import { activeTracer, inSpan, quietly, remoteContext } from "../tasks/trace.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import { sessionParts } from "./connect.ts";
-import { createStartLater } from "./later.ts";
+import { createPrepareLater } from "./later.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 import type { AgentSpec } from "../sessions/agents/spec.ts";
 
@@ -50,7 +50,9 @@ type PodSessionsParts = Pick<
   maxPayloadBytes: number;
   maxResultBytes: number;
   throttles: ThrottleRegistry;
-  tasks: Pick<Tasks, "enqueue" | "enqueueGraph">;
+  tasks: Pick<Tasks, "enqueue">;
+  /** Called when tasks are stored that belong to messages or turns. */
+  onEnqueued: () => void;
   runs: Pick<Runs, "start">;
   onEvent: (event: PodEvent) => void;
 };
@@ -81,6 +83,7 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
     host,
     agents: sessionMetadata(agents).agents,
     onArchived: (sessionIds) => local.archived(sessionIds),
+    onEnqueued: parts.onEnqueued,
   });
   const given = logs?.journal ?? inStore.journal;
   const journal = observedLog(parts.throughJournal?.(given) ?? given, {
@@ -114,7 +117,7 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
         agentOf: agentRegistry.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
-        startLater: createStartLater(parts.tasks),
+        prepareLater: createPrepareLater(parts),
       }),
   });
   logs?.start();

@@ -13,6 +13,8 @@ import { linksOf } from "../links/links.ts";
 import { type Entry, estimateMessageTokens, type TurnView } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import { auditFull } from "../store/audit.ts";
+import { prepareLoggedTasks, type TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
+import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Audited, Target, Traced } from "./conversation/command.ts";
 import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
@@ -116,6 +118,22 @@ export function createService(parts: ServiceParts): SessionService {
       left -= entries.length;
     }
     return undefined;
+  };
+
+  const prepareTasks = (
+    tenant: string,
+    sessionId: string,
+    given: readonly TaskToStart[],
+    { trace = null }: { readonly trace?: string | null },
+  ): Promise<NewTask[]> => {
+    const origin = { id: sessionId, what: "session" } as const;
+    return prepareLoggedTasks(given, { ids, maxPayloadBytes, tenant, origin, trace });
+  };
+
+  /** The tasks that were stored with an entry. */
+  const tasksAt = async (sessionId: string, seq: number): Promise<readonly string[]> => {
+    const [entry] = await journal.entries(sessionId, { after: seq - 1, limit: 1 });
+    return entry?.seq === seq ? (entry.tasks ?? []) : [];
   };
 
   /**
@@ -229,6 +247,8 @@ export function createService(parts: ServiceParts): SessionService {
       checkMessage(message, maxPayloadBytes);
       const { id = ids.next(), role = "user", author, parts: messageParts, metadata, to } = message;
       const { tokens = estimateMessageTokens(messageParts) } = message;
+      const traced = tracedBy(message.trace);
+      const tasks = message.tasks && (await prepareTasks(tenant, sessionId, message.tasks, traced));
       const { seq, duplicate = false } = await router.submit(tenant, sessionId, {
         type: "append",
         clientId: id,
@@ -239,9 +259,15 @@ export function createService(parts: ServiceParts): SessionService {
         tokens,
         ...(metadata !== undefined && { metadata }),
         ...(to !== undefined && { to }),
-        ...tracedBy(message.trace),
+        ...traced,
+        ...(tasks && { tasks }),
       });
-      return { seq: seq!, messageId: id, duplicate };
+      const sent = { seq: seq!, messageId: id, duplicate };
+      if (!tasks) return sent;
+      const taskIds = duplicate
+        ? await startDeadline(parts).read(() => tasksAt(sessionId, seq!))
+        : tasks.map(({ taskId }) => taskId);
+      return { ...sent, tasks: taskIds.map((taskId) => ({ taskId })) };
     },
     ...createToolResults({
       journal,

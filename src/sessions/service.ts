@@ -11,6 +11,7 @@ import type {
   TurnView,
 } from "../protocol/message.ts";
 import type { Started } from "../links/links.ts";
+import type { TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
 import type { StoppedBy } from "./conversation/command.ts";
 
 export type { InboxItem, SessionView } from "../protocol/message.ts";
@@ -139,11 +140,15 @@ export type SendMessage = {
   tokens?: number;
   /** The W3C trace context of the turn, if no OpenTelemetry span is active. */
   trace?: TraceHeaders;
+  /** Tasks and runs that start when the message is stored: both are stored, or neither. */
+  tasks?: readonly TaskToStart[];
 };
 export type Sent = {
   readonly seq: number;
   readonly messageId: string;
   readonly duplicate: boolean;
+  /** The tasks and runs that were stored with the message, in the given order; absent if it has none. */
+  readonly tasks?: readonly { readonly taskId: string }[];
 };
 export type SendToolResult = {
   id?: string;

@@ -4,6 +4,7 @@ import { checkOptions } from "../base/options.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
 import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
+import type { TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
 import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
 import type {
   ChangeMembers,
@@ -73,6 +74,8 @@ export type SendOptions = {
   tokens?: number;
   /** The W3C trace context of the turn, if no OpenTelemetry span is active. */
   trace?: TraceHeaders;
+  /** Tasks and runs that start when the message is stored: both are stored, or neither. */
+  tasks?: readonly TaskToStart[];
 };
 
 /** One conversation. */
@@ -130,7 +133,7 @@ export type AskOptions = Omit<SendOptions, "role"> & { signal?: AbortSignal };
 
 const defaultTenant = "default";
 const createNames = ["sessionId", "user", "users", "metadata", "tenant"];
-const sendNames = ["id", "author", "role", "to", "metadata", "tokens", "trace"];
+const sendNames = ["id", "author", "role", "to", "metadata", "tokens", "trace", "tasks"];
 
 export function createSessions(service: SessionService): Sessions {
   const open = (sessionId: string, options: OpenOptions = {}) => {

@@ -33,7 +33,7 @@ export type LaterCall = {
 
 /** What lets the tools of a context have outputs that come later. */
 export type LaterHost = {
-  /** Starts what a call waits for, once for each key. Called within the call's step. */
+  /** Makes what a call waits for, which starts when its step is stored. Called within that step. */
   begin(call: LaterCall, wait: LaterWait): Promise<void>;
   /**
    * The output of a call. Undefined if the work ends without it, and another begins when it has come. The

@@ -25,7 +25,7 @@ export const logArchive: readonly Statement[] = [
     log_id integer not null,
     incarnation ${keyText} not null,
     log_offset bigint not null,
-    -- Which entry of the record it is; -1 for the record as a whole.
+    -- Which entry of the record it is; -1 for the record as a whole, -2 and below for its tasks.
     place integer not null,
     session_id ${keyText},
     seq bigint,
@@ -37,6 +37,12 @@ export const logArchive: readonly Statement[] = [
   )`,
   // Operators read the newest.
   sql`create index ${index("archive_aside_at")} on ${table("archive_aside")} (at)`,
+  // An id that was given out before its task was stored, and the task that had its key by then.
+  sql`create table ${table("task_alias")} (
+    alias_id ${keyText} primary key not null,
+    task_id ${keyText} not null
+  )`,
+  sql`create index ${index("task_alias_task")} on ${table("task_alias")} (task_id)`,
   // One row: where the logs of sessions are, and the id of this deployment, which streams of it carry too.
   sql`create table ${table("log_place")} (
     place text not null default 'sql' check (place in ('sql', 'nats')),

@@ -485,6 +485,7 @@ export const migrations: readonly Migration[] = [
   },
   // Pods of the version before leave them empty, and work as before.
   { name: "facts of pages", needs: 5, statements: facts },
-  // A store whose logs are its own rows leaves both tables empty.
-  { name: "the archive of logs on streams", needs: 5, statements: logArchive },
+  // Pods of the version before leave its tables alone: they store no tasks with messages, and own no logs
+  // on streams.
+  { name: "logs on streams, and tasks of messages", needs: 5, statements: logArchive },
 ];

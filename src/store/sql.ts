@@ -38,6 +38,7 @@ export type TableName =
   | "task_pause"
   | "task_signal"
   | "task"
+  | "task_alias"
   | "task_dependency"
   | "tenant_count"
   | "throttle"

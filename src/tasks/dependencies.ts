@@ -68,6 +68,8 @@ export type DependencyWrites = {
   readonly when: Statement;
   /** The statements after the insert. The last one returns the missing dependencies. */
   readonly statements: readonly Statement[];
+  /** The same without that one, for tasks whose dependencies are all stored with them. */
+  readonly inserts: readonly Statement[];
 };
 
 /** The writes for new tasks with dependencies; undefined if none has any. */
@@ -92,9 +94,11 @@ export function dependencyWritesOf(
   const others = new Set(
     dependencies.map(({ dependencyId }) => dependencyId).filter((id) => !own.has(id)),
   );
+  const inserts = insertDependencies(dependencies);
   return {
     when: dependenciesExist([...others]),
-    statements: [...insertDependencies(dependencies), missingDependencies([...others])],
+    statements: [...inserts, missingDependencies([...others])],
+    inserts,
   };
 }
 

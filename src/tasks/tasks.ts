@@ -24,6 +24,7 @@ import type { InsertParts } from "./enqueue/insert.ts";
 import type { StepKind } from "../steps/model.ts";
 import { createTaskActs, notFound, type TaskActs } from "./acts.ts";
 import { lenientJson, type Task, type TaskState, type TaskStatus, toTaskState } from "./rows.ts";
+import { findAliases } from "./sql/enqueue.ts";
 import { getTask } from "./sql/inspect.ts";
 import { listSteps, readUnasked, taskPart } from "./sql/steps.ts";
 import { getEvents, selectStates } from "./sql/task-state.ts";
@@ -108,6 +109,9 @@ export type StepEntry = {
 /** A new task whose result type is known. */
 export type EnqueuedTask<T extends TaskContract> = Enqueued & { readonly contract?: T };
 
+/** A task by its id, such as what `enqueue` returned. */
+export type TaskRef = Pick<Enqueued, "taskId">;
+
 /** The operations on tasks, for producers, servers and the command line. */
 export type Tasks = Pauses &
   TaskActs & {
@@ -168,7 +172,7 @@ export type Tasks = Pauses &
     stats(options?: StatsOptions): Promise<Stats>;
     /** Waits for the result of a task. Rejects if the task fails or is cancelled. */
     waitFor<T extends TaskContract>(
-      task: EnqueuedTask<T>,
+      task: Pick<EnqueuedTask<T>, "taskId" | "contract">,
       options?: WaitOptions,
     ): Promise<ResultOf<T>>;
     waitFor(taskId: string, options?: WaitOptions): Promise<Json>;
@@ -234,7 +238,12 @@ export function createTasks(parts: TasksParts): LocalTasks {
     },
     ...createPauses(parts),
     limits: createLimits(parts),
-    get: (taskId) => readWaiting({ database, workers }, taskId),
+    async get(taskId) {
+      const found = await readWaiting({ database, workers }, taskId);
+      if (found) return found;
+      const holder = await holderOf(taskId);
+      return holder === undefined ? undefined : readWaiting({ database, workers }, holder);
+    },
     async states(taskIds) {
       checkNumber("the number of ids", taskIds.length, { min: 0, max: 1_000 });
       if (taskIds.length === 0) return [];
@@ -273,15 +282,15 @@ export function createTasks(parts: TasksParts): LocalTasks {
       return { ...counts, noWorker: [...(await readNoWorker(database, names))] };
     },
     ...createTaskActs({ ...parts, maxPayloadBytes, ended: waitFor.ended }),
-    async waitFor(task: Enqueued | string, options: WaitOptions = {}): Promise<any> {
+    async waitFor(task: TaskRef | string, options: WaitOptions = {}): Promise<any> {
       checkOptions("waitFor", options, ["timeoutMs", "signal"]);
       const { taskId, seen } = await existing(task);
       return waitFor.result(taskId, { ...options, seen });
     },
     async settled(taskId, options = {}) {
       checkOptions("settled", options, ["timeoutMs", "signal"]);
-      const { seen } = await existing(taskId as Enqueued | string);
-      return waitFor.settled(taskId, { ...options, seen });
+      const found = await existing(taskId as TaskRef | string);
+      return waitFor.settled(found.taskId, { ...options, seen: found.seen });
     },
     depth: () => readDepth(database),
     prune: (options) => prune(parts, options),
@@ -289,15 +298,22 @@ export function createTasks(parts: TasksParts): LocalTasks {
     close: waitFor.close,
   };
 
-  async function existing(task: Enqueued | string): Promise<{ taskId: string; seen: boolean }> {
+  async function existing(task: TaskRef | string): Promise<{ taskId: string; seen: boolean }> {
     if (typeof task !== "string") return { taskId: taskIdOf(task), seen: false };
     const [row] = await database.read(getTask(task));
-    if (!row) throw notFound(task);
-    return { taskId: task, seen: true };
+    if (row) return { taskId: task, seen: true };
+    const holder = await holderOf(task);
+    if (holder === undefined) throw notFound(task);
+    return { taskId: holder, seen: true };
+  }
+
+  /** The task that an id is another name of. */
+  async function holderOf(aliasId: string): Promise<string | undefined> {
+    return (await database.read(findAliases([aliasId])))[0]?.["task_id"] as string | undefined;
   }
 }
 
-function taskIdOf(task: Enqueued): string {
+function taskIdOf(task: TaskRef): string {
   if (typeof task?.taskId === "string") return task.taskId;
   const what =
     (task as unknown) instanceof Promise

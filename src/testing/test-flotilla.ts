@@ -12,13 +12,14 @@ import { type Config, resolveConfig } from "../runtime/config.ts";
 import type { Usable } from "../runtime/handlers.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import type { Enqueued, EnqueueOptions } from "../tasks/enqueue/options.ts";
+import type { EnqueueOptions } from "../tasks/enqueue/options.ts";
 import { resultOf } from "../tasks/inspect/wait-for.ts";
 import type { Task } from "../tasks/rows.ts";
 import type { InputOf, ResultOf } from "../tasks/task.ts";
 import {
   createTasks,
   type EnqueuedTask,
+  type TaskRef,
   type TaskEvent,
   type Tasks,
   type TaskShortcuts,
@@ -83,12 +84,12 @@ export type TestFlotilla = TaskShortcuts & {
   result<T extends TaskContract>(task: EnqueuedTask<T>): Promise<ResultOf<T>>;
   result(taskId: string): Promise<Json>;
   /** The task once it has ended, with any status, moving the clock until then. */
-  settled(task: Enqueued | string): Promise<Task>;
+  settled(task: TaskRef | string): Promise<Task>;
   /**
    * The task as it is now, once it is or was in that state, moving the clock until then. Earlier states
    * count: a completed task was claimed.
    */
-  reached(task: Enqueued | string, state: ReachedState): Promise<Task>;
+  reached(task: TaskRef | string, state: ReachedState): Promise<Task>;
   /** Moves the clock until a condition holds, for example that a redrive is done. */
   until(holds: () => boolean | Promise<boolean>): Promise<void>;
   /** Moves the clock, firing timers in order and letting everything settle between them. */
@@ -214,7 +215,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     throw new FlotillaError("not_found", `there is no task ${taskId}`);
   };
 
-  const settled = async (enqueued: Enqueued | string): Promise<Task> => {
+  const settled = async (enqueued: TaskRef | string): Promise<Task> => {
     const taskId = idOf(enqueued);
     return moveUntil(
       async () => {
@@ -225,7 +226,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     );
   };
 
-  const reached = async (enqueued: Enqueued | string, state: ReachedState): Promise<Task> => {
+  const reached = async (enqueued: TaskRef | string, state: ReachedState): Promise<Task> => {
     const taskId = idOf(enqueued);
     return moveUntil(
       async () => {
@@ -260,7 +261,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
         : `task ${task.taskId} (${task.name}) still waits at ${new Date(clock.now()).toISOString()} of the test's time: does a pod have its handler?`,
     );
 
-  const result = async (enqueued: Enqueued | string): Promise<any> =>
+  const result = async (enqueued: TaskRef | string): Promise<any> =>
     resultOf(await settled(enqueued));
 
   const close = async (): Promise<void> => {
@@ -312,7 +313,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
 
 type Planned = { readonly point: CrashPoint; times: number; pod: TestPod | undefined };
 
-function idOf(task: Enqueued | string): string {
+function idOf(task: TaskRef | string): string {
   return typeof task === "string" ? task : task.taskId;
 }
 

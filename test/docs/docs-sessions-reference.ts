@@ -1,3 +1,4 @@
+import { type Chat, type Flotilla, task } from "flotilla";
 import { createClient } from "flotilla/client";
 import { createChatTransport } from "flotilla/ai-sdk";
 
@@ -6,3 +7,6 @@ export { useSharedChat } from "flotilla/react";
 export declare const id: string;
 export declare const part: { approval: { id: string } };
 export const transport = createChatTransport({ client: createClient(), agent: "helper" });
+export declare const chat: Chat;
+export declare const flotilla: Flotilla;
+export const render = task("render", {}, async ({ input }: { input: { scene: string } }) => input);

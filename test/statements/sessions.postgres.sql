@@ -133,6 +133,7 @@ from (
 order by shown.active_at desc, shown.session_id desc
 -- values: ["ada","ada",50,"ada","{\"session-1\"}","default","ada","default",10]
 
+
 -- src/sessions/log/sql/records.ts: storeRecords
 update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -328,6 +329,45 @@ where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (id) do nothing
 -- values: ["{\"act-1\"}","{\"key/web\"}","{\"default\"}","{\"zoe\"}","{\"web\"}","{\"operator\"}","{\"10.0.0.1\"}","{\"tasks.cancel\"}","{\"task-1\"}","{null}","{\"{}\"}","{\"{}\"}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+  select task.task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  order by task.task_id for update of task
+-- values: ["{\"default\"}","{\"mail\"}","{\"once\"}","{\"task-1\"}"]
+
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  max_attempts, unique_key, trace, parked)
+select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+  max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh where fresh.task_id = any(array(select logged.task_id from (select task_id collate "C" as task_id, log_id from unnest($10::text[], $11::bigint[]) as each_row (task_id, log_id)) logged where logged.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($12::bigint[], $13::text[], $14::bigint[], $15::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+on conflict do nothing
+returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"once\"}","{null}","{\"task-1\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+insert into flotilla.task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) fresh join flotilla.task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id = any(array(select logged.task_id from (select task_id collate "C" as task_id, log_id from unnest($5::text[], $6::bigint[]) as each_row (task_id, log_id)) logged where logged.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($7::bigint[], $8::text[], $9::bigint[], $10::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+  and not exists (select 1 from flotilla.task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["{\"default\"}","{\"mail\"}","{\"once\"}","{\"task-1\"}","{\"task-1\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"session-1\"}","{\"task-1\"}","{\"session\"}"]
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
@@ -621,6 +661,39 @@ from (select id collate "C" as id, actor collate "C" as actor, tenant collate "C
 exists (select 1 from flotilla.log_watermark where log_id = $15 and flush_id = $16)
 on conflict (id) do nothing
 -- values: ["{\"act-1\"}","{\"key/web\"}","{\"default\"}","{\"zoe\"}","{\"web\"}","{\"operator\"}","{\"10.0.0.1\"}","{\"tasks.cancel\"}","{\"task-1\"}","{null}","{\"{}\"}","{\"{}\"}","{null}","{1}",1,"flush-1"]
+
+  select task.task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  order by task.task_id for update of task
+-- values: ["{\"default\"}","{\"mail\"}","{\"once\"}","{\"task-1\"}"]
+
+insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  max_attempts, unique_key, trace, parked)
+select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+  max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh where fresh.task_id = any(array(select logged.task_id from (select task_id collate "C" as task_id, log_id from unnest($10::text[], $11::bigint[]) as each_row (task_id, log_id)) logged where
+exists (select 1 from flotilla.log_watermark where log_id = $12 and flush_id = $13)))
+on conflict do nothing
+returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"once\"}","{null}","{\"task-1\"}","{1}",1,"flush-1"]
+
+insert into flotilla.task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) fresh join flotilla.task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id = any(array(select logged.task_id from (select task_id collate "C" as task_id, log_id from unnest($5::text[], $6::bigint[]) as each_row (task_id, log_id)) logged where
+exists (select 1 from flotilla.log_watermark where log_id = $7 and flush_id = $8)))
+  and not exists (select 1 from flotilla.task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["{\"default\"}","{\"mail\"}","{\"once\"}","{\"task-1\"}","{\"task-1\"}","{1}",1,"flush-1"]
+
+insert into flotilla.link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select from_id collate "C" as from_id, to_id collate "C" as to_id, what collate "C" as what from unnest($1::text[], $2::text[], $3::text[]) as each_row (from_id, to_id, what)) wanted
+where to_id = (select task_id from flotilla.task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["{\"session-1\"}","{\"task-1\"}","{\"session\"}"]
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,

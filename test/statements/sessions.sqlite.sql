@@ -133,6 +133,7 @@ from (
 order by shown.active_at desc, shown.session_id desc
 -- values: ["ada","ada",50,"ada","[[\"session-1\"]]","default","ada","default",10]
 
+
 -- src/sessions/log/sql/records.ts: storeRecords
 update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -328,6 +329,45 @@ where coalesce(
   (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)
 on conflict (id) do nothing
 -- values: ["[[\"act-1\",\"key/web\",\"default\",\"zoe\",\"web\",\"operator\",\"10.0.0.1\",\"tasks.cancel\",\"task-1\",null,\"{}\",\"{}\",null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+  select task.task_id from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  order by task.task_id
+-- values: ["[[\"default\",\"mail\",\"once\",\"task-1\"]]"]
+
+insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  max_attempts, unique_key, trace, parked)
+select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+  max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh where fresh.task_id in (select logged.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) logged where logged.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+on conflict do nothing
+returning task_id
+-- instead of returning:
+select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
+-- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",0,0,null,\"once\",null]]","[[\"task-1\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+insert into flotilla_task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) fresh join flotilla_task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id in (select logged.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) logged where logged.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+  and not exists (select 1 from flotilla_task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["[[\"default\",\"mail\",\"once\",\"task-1\"]]","[[\"task-1\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"session-1\",\"task-1\",\"session\"]]"]
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
@@ -621,6 +661,39 @@ from (select value ->> 0 as id, value ->> 1 as actor, value ->> 2 as tenant, val
 exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
 on conflict (id) do nothing
 -- values: ["[[\"act-1\",\"key/web\",\"default\",\"zoe\",\"web\",\"operator\",\"10.0.0.1\",\"tasks.cancel\",\"task-1\",null,\"{}\",\"{}\",null,1]]",1,"flush-1"]
+
+  select task.task_id from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  order by task.task_id
+-- values: ["[[\"default\",\"mail\",\"once\",\"task-1\"]]"]
+
+insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+  max_attempts, unique_key, trace, parked)
+select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+  max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh where fresh.task_id in (select logged.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) logged where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+on conflict do nothing
+returning task_id
+-- instead of returning:
+select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
+-- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",0,0,null,\"once\",null]]","[[\"task-1\",1]]",1,"flush-1"]
+
+insert into flotilla_task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) fresh join flotilla_task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id in (select logged.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) logged where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+  and not exists (select 1 from flotilla_task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["[[\"default\",\"mail\",\"once\",\"task-1\"]]","[[\"task-1\",1]]",1,"flush-1"]
+
+insert into flotilla_link (from_id, to_id, what, at)
+select from_id, to_id, what, now_ms() from (select value ->> 0 as from_id, value ->> 1 as to_id, value ->> 2 as what from jsonb_each(?)) wanted
+where to_id = (select task_id from flotilla_task where task_id = wanted.to_id)
+on conflict do nothing
+-- values: ["[[\"session-1\",\"task-1\",\"session\"]]"]
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,

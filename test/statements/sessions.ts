@@ -3,6 +3,7 @@ import type { Header } from "../../src/sessions/conversation/header.ts";
 import type { Changes } from "../../src/sessions/log/changes.ts";
 import * as archive from "../../src/sessions/log/sql/archive.ts";
 import * as heads from "../../src/sessions/log/sql/heads.ts";
+import * as placed from "../../src/sessions/log/sql/placed-changes.ts";
 import * as reading from "../../src/sessions/log/sql/reading.ts";
 import * as records from "../../src/sessions/log/sql/records.ts";
 import * as sessions from "../../src/sessions/sql.ts";
@@ -78,6 +79,7 @@ const plain: Changes = {
   acts: [],
   deleted: [],
   tenants: undefined,
+  tasks: [],
 };
 const full: Changes = {
   entries: [{ ...entry, kind: "summary", replaces: 1 }],
@@ -106,6 +108,20 @@ const full: Changes = {
   acts: [{ ...newEntry, before: "{}", after: "{}" }],
   deleted: ["session-3"],
   tenants: undefined,
+  tasks: [
+    {
+      taskId: "task-1",
+      tenant: "default",
+      name: "mail",
+      payload: "{}",
+      priority: 0,
+      delayMs: 0,
+      maxAttempts: null,
+      key: "once",
+      trace: null,
+      origin: { id: "session-1", what: "session" },
+    },
+  ],
 };
 const counted: Changes = {
   ...plain,
@@ -166,6 +182,10 @@ export const sessionStatements: RoomStatements = {
       sessions.readInboxRows(inbox),
       sessions.readInboxRows({ ...inbox, only: ["session-1"] }),
     ],
+  }),
+  "src/sessions/log/sql/placed-changes.ts": sqlFile(placed, {
+    rowsOf: noStatement,
+    loggedOf: noStatement,
   }),
   "src/sessions/log/sql/records.ts": sqlFile(records, {
     storeRecords: () => [

@@ -237,6 +237,30 @@ and task.unique_key = wanted.unique_key
   order by task.task_id for update of task
 -- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}"]
 
+-- src/tasks/sql/enqueue.ts: insertAliases
+insert into flotilla.task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) fresh join flotilla.task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id <> ''
+  and not exists (select 1 from flotilla.task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: findAliases
+select alias.alias_id, alias.task_id from (select alias_id collate "C" as alias_id from unnest($1::text[]) as each_row (alias_id)) wanted
+join flotilla.task_alias alias on alias.alias_id = wanted.alias_id
+-- values: ["{\"task-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: deleteAliasesOf
+delete from flotilla.task_alias as alias where task_id = any(array(select 'task-1'))
+
+-- src/tasks/sql/enqueue.ts: probeTask
+select task_id, tenant, name, unique_key, trace, concurrency_key, from_id,
+  length(payload) as chars
+from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, unique_key collate "C" as unique_key, trace collate "C" as trace, concurrency_key collate "C" as concurrency_key, from_id collate "C" as from_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) as each_row (task_id, tenant, name, payload, unique_key, trace, concurrency_key, from_id)) probe
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{\"key-1\"}","{null}","{\"key/mail/acme\"}","{null}"]
+
 -- src/tasks/sql/enqueue.ts: releaseKeys
   update flotilla.task set unique_key = null
   from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, while_unfinished, for_ms from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[]) as each_row (tenant, name, unique_key, task_id, while_unfinished, for_ms)) wanted
@@ -1718,6 +1742,10 @@ delete from flotilla.link as link where to_id = any(array(select task_id from (s
     where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))
 -- values: ["{\"task-1\"}"]
 
+delete from flotilla.task_alias as alias where task_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($1::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))
+-- values: ["{\"task-1\"}"]
+
 -- src/tasks/sql/recover.ts: deleteBelongings
 delete from flotilla.task_event where task_id in (select 'task-1')
 
@@ -1728,6 +1756,8 @@ delete from flotilla.task_signal where task_id in (select 'task-1')
 delete from flotilla.step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
 
 delete from flotilla.link as link where to_id = any(array(select 'task-1'))
+
+delete from flotilla.task_alias as alias where task_id = any(array(select 'task-1'))
 
 -- src/tasks/sql/runs.ts: storeRuns
 update flotilla.task set

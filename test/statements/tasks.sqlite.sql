@@ -237,6 +237,30 @@ and task.unique_key = wanted.unique_key
   order by task.task_id
 -- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\"]]"]
 
+-- src/tasks/sql/enqueue.ts: insertAliases
+insert into flotilla_task_alias (alias_id, task_id)
+select fresh.task_id, holder.task_id
+from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) fresh join flotilla_task holder on holder.tenant = fresh.tenant
+  and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+where holder.task_id <> fresh.task_id and fresh.task_id <> ''
+  and not exists (select 1 from flotilla_task own where own.task_id = fresh.task_id)
+on conflict do nothing
+-- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\"]]"]
+
+-- src/tasks/sql/enqueue.ts: findAliases
+select alias.alias_id, alias.task_id from (select value ->> 0 as alias_id from jsonb_each(?)) wanted
+join flotilla_task_alias alias on alias.alias_id = wanted.alias_id
+-- values: ["[[\"task-1\"]]"]
+
+-- src/tasks/sql/enqueue.ts: deleteAliasesOf
+delete from flotilla_task_alias as alias where task_id in (select 'task-1')
+
+-- src/tasks/sql/enqueue.ts: probeTask
+select task_id, tenant, name, unique_key, trace, concurrency_key, from_id,
+  length(payload) as chars
+from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as unique_key, value ->> 5 as trace, value ->> 6 as concurrency_key, value ->> 7 as from_id from jsonb_each(?)) probe
+-- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",\"key-1\",null,\"key/mail/acme\",null]]"]
+
 -- src/tasks/sql/enqueue.ts: releaseKeys
   update flotilla_task set unique_key = null
   from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id, value ->> 4 as while_unfinished, value ->> 5 as for_ms from jsonb_each(?)) wanted
@@ -1711,6 +1735,10 @@ delete from flotilla_link as link where to_id in (select task_id from (select va
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
 
+delete from flotilla_task_alias as alias where task_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+-- values: ["[[\"task-1\"]]"]
+
 -- src/tasks/sql/recover.ts: deleteBelongings
 delete from flotilla_task_event where task_id in (select 'task-1')
 
@@ -1721,6 +1749,8 @@ delete from flotilla_task_signal where task_id in (select 'task-1')
 delete from flotilla_step_journal where owner_id in (select 'task-1') and (part = '' or part >= 'A')
 
 delete from flotilla_link as link where to_id in (select 'task-1')
+
+delete from flotilla_task_alias as alias where task_id in (select 'task-1')
 
 -- src/tasks/sql/runs.ts: storeRuns
 update flotilla_task set

@@ -206,6 +206,11 @@ export const taskStatements: RoomStatements = {
     findKeys: () => enqueue.findKeys([keyed]),
     findOwn: () => enqueue.findOwn([keyed]),
     lockHolders: () => enqueue.lockHolders([keyed]),
+    whenLogged: noStatement,
+    insertAliases: () => enqueue.insertAliases([keyed], sql`fresh.task_id <> ''`),
+    findAliases: () => enqueue.findAliases(["task-1"]),
+    deleteAliasesOf: () => enqueue.deleteAliasesOf(sql`select 'task-1'`),
+    probeTask: () => enqueue.probeTask(keyed),
     releaseKeys: () => enqueue.releaseKeys([keyed]),
     noteReplaced: () => [
       enqueue.noteReplaced([keyed], { again: false, needed: [] }),

@@ -24,7 +24,7 @@ export async function openPodLogs(
 ): Promise<NonNullable<PodParts["openLogs"]>> {
   const parts = { ...given, clock: systemClock, random: systemRandom };
   const opened = await openStreamLogs(parts, sessions);
-  return ({ bus, host, agents, onArchived }) => {
+  return ({ bus, host, agents, onArchived, onEnqueued }) => {
     const beats = listen(parts, opened, {
       podId: parts.podId,
       host,
@@ -38,6 +38,7 @@ export async function openPodLogs(
       bus,
       heads,
       onArchived,
+      onEnqueued,
     });
     return {
       journal,

@@ -96,6 +96,10 @@ export const entrySchema = named(
         ),
       })
       .optional(),
+    tasks: described(
+      z.array(z.string()),
+      "The ids of the tasks and runs stored with it.",
+    ).optional(),
     throughSeq: z.int().optional(),
     stop: described(
       z.object({

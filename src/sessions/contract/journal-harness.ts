@@ -1,3 +1,4 @@
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { DecidedEntry } from "../conversation/command.ts";
 import { type Header, newHeader, type Turn } from "../conversation/header.ts";
 import type { CommitResult, Head, Journal, Log, LogRecord, Reads } from "../log/journal.ts";
@@ -77,6 +78,27 @@ export function record(changes: Partial<LogRecord> = {}): LogRecord {
   const none = { entries: [], headers: [], metadata: [], reads: [], checkpoints: [] };
   const noSteps = { steps: [], stepsOver: [] };
   return { ...none, ...noSteps, recordId: fresh("record"), ...changes };
+}
+
+/** A task that starts with a record of a session. */
+export function startedTask(
+  sessionId: string,
+  taskId: string,
+  facts: Partial<NewTask> = {},
+): NewTask {
+  return {
+    taskId,
+    tenant: "default",
+    name: "mail",
+    payload: `{"of":${JSON.stringify(taskId)}}`,
+    priority: 0,
+    delayMs: 0,
+    maxAttempts: null,
+    key: null,
+    trace: null,
+    origin: { id: sessionId, what: "session" },
+    ...facts,
+  };
 }
 
 /** Entries `from`…`to` of one session, with the header that counts them. */

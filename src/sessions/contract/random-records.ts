@@ -2,15 +2,16 @@ import { between, fraction, type Random } from "../../base/random.ts";
 import type { EndedStep } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 import type { LogRecord } from "../log/journal.ts";
-import { entry, header, record, turn } from "./journal-harness.ts";
+import { entry, header, record, startedTask, turn } from "./journal-harness.ts";
 import { endedTurn } from "./records.ts";
 
 const users = ["ada", "bob", "eve"];
+const taskKeys = ["once", "twice"];
 const stepKeys = ["a", "a/b", "a/b/c", "loop", "loop@1/model", "other"];
 
 /**
  * Records that an owner could have decided, over a few sessions: messages, turns with checkpoints and steps,
- * answers, users that come and go, metadata, reads, deletions.
+ * answers, users that come and go, metadata, reads, tasks that start with messages, deletions.
  */
 export function randomRecords(random: Random, sessionIds: readonly string[]): () => LogRecord {
   const headers = new Map<string, Header>();
@@ -79,7 +80,14 @@ export function randomRecords(random: Random, sessionIds: readonly string[]): ()
     const entries = Array.from({ length: count }, (_, at) => entry(sessionId, lastSeq + 1 + at));
     const begun = work ?? (chance(0.5) ? turn({ epoch: epoch + 1 }) : null);
     const sum = { lastSeq: lastSeq + count, work: begun, epoch: begun ? begun.epoch : epoch };
-    return next(sum, { entries });
+    if (!chance(0.3)) return next(sum, { entries });
+    const tasks = Array.from({ length: between(random, 1, 2) }, () => {
+      const key = chance(0.5) ? oneOf(taskKeys) : null;
+      return startedTask(sessionId, `task-${++seqs}`, { key });
+    });
+    const [first, second] = tasks;
+    if (second && chance(0.5)) tasks[1] = { ...second, after: [first!.taskId], depends: 2 };
+    return next(sum, { entries, tasks });
   };
 
   return () => {
@@ -98,6 +106,7 @@ export function randomRecords(random: Random, sessionIds: readonly string[]): ()
       stepsOver: all("stepsOver"),
       turns: all("turns"),
       acts: [],
+      tasks: all("tasks"),
     });
   };
 }

@@ -6,7 +6,7 @@ import type { OpenStore, StoreKind } from "../../store/contract/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
 import type { Journal, LogRecord } from "../log/journal.ts";
-import { all, entry, header, record, take, turn } from "./journal-harness.ts";
+import { all, entry, header, record, startedTask, take, turn } from "./journal-harness.ts";
 import { createSqlJournal } from "../log/sql-journal.ts";
 
 /** What becomes of the next write: its answer is lost after or before it is stored, or it comes late. */
@@ -78,8 +78,18 @@ export function createSqlJournalHarness(kind: StoreKind, ids: Ids) {
       return row?.["metadata"];
     },
 
+    /** The tasks that its records have started. */
+    async tasksOf(sessionId: string): Promise<string[]> {
+      const found = await store.database.read(sql`
+        select task.task_id from ${table("link")} link
+        join ${table("task")} task on task.task_id = link.to_id
+        where link.from_id = ${sessionId} order by task.task_id`);
+      return found.map((row) => row["task_id"] as string);
+    },
+
     everythingOf: async (sessionId: string) => ({
       ...(await all(sound, sessionId)),
+      tasks: await scene.tasksOf(sessionId),
       users: await scene.usersOf(sessionId),
       metadata: await scene.metadataOf(sessionId),
     }),
@@ -100,5 +110,6 @@ export function rich(
     metadata: [{ sessionId, metadata: `{"seq":${seq}}` }],
     reads: users.map((user) => ({ sessionId, user, seq })),
     checkpoints: [{ sessionId, epoch: seq, attempt: 1, body: `${seq}` }],
+    tasks: [startedTask(sessionId, `${sessionId}/task-${seq}`)],
   });
 }

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest";
+import { systemClock } from "../../base/clock.ts";
 import type { Ids } from "../../base/ids.ts";
+import { systemRandom } from "../../base/random.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { migrate } from "../../store/migrate.ts";
 import { sql, table } from "../../store/sql.ts";
+import { createTasks } from "../../tasks/tasks.ts";
 import type { Head } from "../log/journal.ts";
 import {
   entry,
@@ -11,6 +14,7 @@ import {
   headOf,
   record,
   messageRecord,
+  startedTask,
   take,
   turn,
 } from "./journal-harness.ts";
@@ -170,6 +174,78 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
         expect(left).toEqual([]);
       }
       expect(await scene.metadataOf(id)).toBeNull();
+    });
+
+    test("S13: tasks are stored with the messages of their record, or not at all", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      const [first, second] = [startedTask(id, `${id}/1`), startedTask(id, `${id}/2`)];
+      const after = { ...second, after: [first.taskId], depends: 1 } as const;
+      headOf(await scene.sound.commit(head, { ...messageRecord(id, 1), tasks: [first, after] }));
+      expect(await scene.tasksOf(id)).toEqual([first.taskId, second.taskId]);
+      const waits = await scene.store.database.read(sql`
+        select dependency_id from ${table("task_dependency")}
+        where dependent_id = ${second.taskId}`);
+      expect(waits).toEqual([{ dependency_id: first.taskId }]);
+      const late = { ...messageRecord(id, 2), tasks: [startedTask(id, `${id}/3`)] };
+      expect(await scene.sound.commit(head, late)).toEqual({ type: "fenced" });
+      const again = { clientId: `${id}/1` };
+      const taken = record({
+        entries: [entry(id, 2, again)],
+        headers: [header(id, { lastSeq: 2 })],
+        tasks: [startedTask(id, `${id}/4`)],
+      });
+      const at = (await scene.sound.heads())[head.logId]!;
+      expect(await scene.sound.commit(at, taken)).toMatchObject({ type: "duplicate" });
+      expect(await scene.tasksOf(id)).toEqual([first.taskId, second.taskId]);
+    });
+
+    test("S13: of records that share a transaction, the tasks of a fenced one aren't stored", async () => {
+      const [one, other] = [await scene.own(), await scene.own()];
+      const ids = [fresh("session"), fresh("session")] as const;
+      const recordOf = (id: string) => ({
+        ...messageRecord(id, 1),
+        tasks: [startedTask(id, `${id}/1`, { key: id })],
+      });
+      const writes = scene.writes;
+      const results = await Promise.all([
+        scene.journal.commit({ ...one, offset: one.offset - 1 }, recordOf(ids[0])),
+        scene.journal.commit(other, recordOf(ids[1])),
+      ]);
+      expect(results.map(({ type }) => type)).toEqual(["fenced", "committed"]);
+      expect(scene.writes - writes).toBe(1);
+      expect(await scene.tasksOf(ids[0])).toEqual([]);
+      expect(await scene.tasksOf(ids[1])).toEqual([`${ids[1]}/1`]);
+    });
+
+    test("S13: the id of a task whose key is taken names the task that holds it", async () => {
+      let head = await scene.own();
+      const id = fresh("session");
+      const [holder, alias, within] = [`${id}/holder`, `${id}/alias`, `${id}/within`];
+      const keyed = (taskId: string) => startedTask(id, taskId, { key: id });
+      const put = async (seq: number, taskIds: readonly string[]) => {
+        const tasks = taskIds.map(keyed);
+        head = headOf(await scene.sound.commit(head, { ...messageRecord(id, seq), tasks }));
+      };
+      await put(1, [holder, within]);
+      await put(2, [alias]);
+      expect(await scene.tasksOf(id)).toEqual([holder]);
+      const { database } = scene.store;
+      const tasks = createTasks({ database, clock: systemClock, random: systemRandom, ids });
+      for (const taskId of [holder, alias, within]) {
+        expect(await tasks.get(taskId)).toMatchObject({ taskId: holder });
+      }
+      const waiting = tasks.waitFor({ taskId: alias });
+      const byId = tasks.settled(within);
+      await tasks.cancel(holder);
+      await expect(waiting).rejects.toMatchObject({ code: "cancelled" });
+      expect(await byId).toMatchObject({ taskId: holder, status: "cancelled" });
+      await database.write([sql`update ${table("task")} set last_update = 0, created_at = 0`]);
+      await tasks.prune({ olderThanMs: 60_000 });
+      tasks.close();
+      const left = await database.read(sql`
+        select alias_id from ${table("task_alias")} where task_id = ${holder}`);
+      expect(left).toEqual([]);
     });
 
     test("a session keeps the tenant that it was made with", async () => {

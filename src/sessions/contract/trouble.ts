@@ -27,6 +27,7 @@ export function troubleContract(kind: StoreKind, ids: Ids): void {
           checkpoint: { body: "1" },
           users: [{ user_id: "ada", read_seq: 1 }],
           metadata: '{"seq":1}',
+          tasks: [`${id}/task-1`],
         });
         if (when === "late") await scene.land();
         expect(await scene.everythingOf(id)).toEqual(stored);

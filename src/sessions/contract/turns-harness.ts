@@ -59,7 +59,7 @@ export type RunnerHarnessOptions = {
     | "runsSuspectTask"
     | "enqueue"
     | "start"
-    | "startLater"
+    | "prepareLater"
     | "network"
     | "throttles"
     | "agentOf"
@@ -137,7 +137,7 @@ export function createRunnerHarness(
     throttles: createThrottleRegistry({ clock, random: systemRandom }),
     enqueue: () => Promise.reject(new Error("nothing is enqueued here")),
     start: () => Promise.reject(new Error("nothing is started here")),
-    startLater: () => Promise.reject(new Error("nothing is started here")),
+    prepareLater: () => Promise.reject(new Error("nothing is started here")),
     onEvent: (event) => void events.push(event),
     ...rest,
   });

@@ -11,6 +11,7 @@ import type {
   TurnOutcome,
   Usage,
 } from "../../protocol/message.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { Header } from "./header.ts";
 
 /**
@@ -27,7 +28,7 @@ export type Command =
       /** JSON text. */
       readonly metadata: string | null;
     }
-  | ({ readonly type: "append"; readonly to?: string } & NewEntry & Traced)
+  | ({ readonly type: "append"; readonly to?: string } & NewEntry & Traced & Starting)
   | ({
       readonly type: "tool_result";
       readonly clientId: string;
@@ -84,12 +85,12 @@ export type Command =
       readonly body: string;
     }
   /** Steps of the turn that have ended, in the order of their numbers. */
-  | {
+  | ({
       readonly type: "turn_steps";
       readonly epoch: number;
       readonly attempt: number;
       readonly rows: readonly EndedStep[];
-    }
+    } & Starting)
   /** No runner has confirmed the work for too long. `checkpoint` is the last one stored. */
   | {
       readonly type: "work_lost";
@@ -133,6 +134,9 @@ export type Command =
 
 /** The entry of the command in the audit, if its actor isn't a member of the session. */
 export type Audited = { readonly act?: ActEntry };
+
+/** The tasks and runs that start when the command is stored, in the same record. */
+export type Starting = { readonly tasks?: readonly NewTask[] };
 
 /** The trace context of the turn that the command starts, as `contextOfText` reads it. */
 export type Traced = { readonly trace?: string };

@@ -27,14 +27,18 @@ type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
 /** Only a user's message starts a turn, and only if the session has an agent. */
 export function append(header: Header, command: Of<"append">, facts: Facts): CommandDecision {
-  const { to, clientId, messageId, role, author, parts, metadata, tokens } = command;
+  const { to, clientId, messageId, role, author, parts, metadata, tokens, tasks } = command;
   if (header.status === "archived") return archived();
   if (to !== undefined && !header.agents.includes(to)) return noSuchAgent(to);
   const agent = to ?? header.agents[0];
   const entry = { kind: "message", role, author, messageId, parts, tokens, clientId } as const;
   const stored = appendEntry(
     startDraft(header),
-    metadata === undefined ? entry : { ...entry, metadata },
+    {
+      ...entry,
+      ...(metadata !== undefined && { metadata }),
+      ...(tasks && { tasks: tasks.map(({ taskId }) => taskId) }),
+    },
     facts,
   );
   const { lastSeq: seq } = stored.header;

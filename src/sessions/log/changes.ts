@@ -23,6 +23,8 @@ export type Changes = EveryMember & {
   readonly turns: NonNullable<LogRecord["turns"]>;
   readonly acts: NonNullable<LogRecord["acts"]>;
   readonly tenants: LogRecord["tenants"];
+  /** They start whatever becomes of their session, because their ids were given out. */
+  readonly tasks: NonNullable<LogRecord["tasks"]>;
   /** Sessions of which only the header stays. */
   readonly deleted: readonly string[];
 };
@@ -52,6 +54,7 @@ export function changesOf(record: LogRecord): Changes {
       turns: record.turns ?? [],
       acts: record.acts ?? [],
       tenants: record.tenants,
+      tasks: record.tasks ?? [],
       ended: ended.size === 0 ? [] : [...ended].map(toEnded),
     };
   }
@@ -74,8 +77,20 @@ export function changesOf(record: LogRecord): Changes {
     turns: (record.turns ?? []).filter(isThere),
     acts: record.acts ?? [],
     tenants: record.tenants,
+    tasks: unlinkedFrom(record.tasks ?? [], new Set(deleted)),
     deleted: [...new Set(deleted)],
   };
+}
+
+/** The tasks without the links to sessions that are deleted, of which nothing is kept. */
+export function unlinkedFrom(
+  tasks: Changes["tasks"],
+  deleted: ReadonlySet<string>,
+): Changes["tasks"] {
+  if (tasks.length === 0 || deleted.size === 0) return tasks;
+  return tasks.map(({ origin, ...task }) =>
+    origin && !deleted.has(origin.id) ? { ...task, origin } : task,
+  );
 }
 
 const nothing = {

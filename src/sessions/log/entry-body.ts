@@ -17,7 +17,7 @@ export function entryBodyBytes(entry: Entry): number {
 
 function textOf(entry: Entry): string {
   const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
-  const { results, throughSeq, stop } = entry;
+  const { results, tasks, throughSeq, stop } = entry;
   return JSON.stringify({
     epoch,
     upToSeq,
@@ -27,6 +27,7 @@ function textOf(entry: Entry): string {
     parts,
     metadata,
     results,
+    tasks,
     throughSeq,
     stop,
   });

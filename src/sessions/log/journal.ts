@@ -2,6 +2,7 @@ import type { DecidedAct } from "../../audit/sql.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { TenantChange } from "../../quotas/sql.ts";
 import type { StoredStep } from "../../steps/model.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { DecidedEntry, EndedStep, EndedTurn } from "../conversation/command.ts";
 import type { Header } from "../conversation/header.ts";
 
@@ -53,6 +54,8 @@ export type LogRecord = {
   readonly acts?: readonly DecidedAct[];
   /** What it changes in the counts of tenants. Absent where pods don't count for quotas. */
   readonly tenants?: readonly TenantChange[];
+  /** The tasks and runs that start with it. Its headers have the sessions that they belong to. */
+  readonly tasks?: readonly NewTask[];
 };
 
 /** A turn of a session. */

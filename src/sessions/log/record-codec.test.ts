@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Json } from "../../base/json.ts";
 import type { Compaction, Header, Turn } from "../conversation/header.ts";
 import { busyRecord, oddTexts, record } from "../contract/journal-harness.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { LogRecord } from "./journal.ts";
 import { decodeRecord, encodeRecord, recordVersion } from "./record-codec.ts";
 
@@ -162,6 +163,30 @@ const anyEntry: fc.Arbitrary<RecordEntry> = fc
     ...(metadata !== undefined && { metadata }),
   }));
 
+const anyTask: fc.Arbitrary<NewTask> = fc
+  .tuple(
+    fc.record({
+      taskId: anyText,
+      tenant: anyText,
+      name: anyText,
+      payload: anyText,
+      priority: fc.integer({ min: -100, max: 100 }),
+      delayMs: anyMs,
+      maxAttempts: orNull(anyCount),
+      key: orNull(anyText),
+      trace: orNull(anyText),
+    }),
+    some<Pick<NewTask, "runAtMs" | "limited" | "depends" | "after" | "isRun" | "origin">>({
+      runAtMs: anyMs,
+      limited: fc.boolean(),
+      depends: fc.constantFrom(1 as const, 2 as const),
+      after: listOf(anyText),
+      isRun: fc.boolean(),
+      origin: fc.record({ id: anyText, what: fc.constantFrom("session" as const) }),
+    }),
+  )
+  .map(([must, may]) => ({ ...may, ...must }));
+
 /** With every member that there is: one that is missing here does not compile. */
 const anyMembers: { [Member in keyof Required<LogRecord>]: fc.Arbitrary<LogRecord[Member]> } = {
   recordId: anyText,
@@ -240,6 +265,7 @@ const anyMembers: { [Member in keyof Required<LogRecord>]: fc.Arbitrary<LogRecor
       bytes: fc.integer(),
     }),
   ),
+  tasks: listOf(anyTask),
 };
 
 const anyRecord = fc.record(anyMembers, {

@@ -1,6 +1,7 @@
 import type { DecidedAct } from "../../audit/sql.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { TenantChange } from "../../quotas/sql.ts";
+import type { KeyPolicy, LinkOrigin, NewTask } from "../../tasks/sql/enqueue.ts";
 import type { EndedStep } from "../conversation/command.ts";
 import type {
   Compaction,
@@ -149,6 +150,7 @@ const isEntry = shaped<LogRecord["entries"][number]>({
   parts: isList,
   metadata: isAnything,
   results: optional(isObject),
+  tasks: optional(listOf(isText)),
   throughSeq: optional(isWhole),
   stop: optional(isObject),
   atMs: isNumber,
@@ -162,6 +164,30 @@ const isStep = shaped<EndedStep>({
   value: isText,
   tookMs: isNumber,
   forgets: isFlag,
+});
+
+const isTask = shaped<NewTask>({
+  taskId: isText,
+  tenant: isText,
+  name: isText,
+  payload: isText,
+  priority: isNumber,
+  delayMs: isNumber,
+  runAtMs: optional(isNumber),
+  scheduledAtMs: optional(isNumber),
+  maxAttempts: orNull(isWhole),
+  key: orNull(isText),
+  policy: optional(
+    shaped<KeyPolicy>({ onDuplicate: isText, whileUnfinished: isFlag, forMs: orNull(isNumber) }),
+  ),
+  trace: orNull(isText),
+  scope: optional(orNull(isText)),
+  limited: optional(isFlag),
+  depends: optional(isWhole),
+  after: optional(listOf(isText)),
+  isRun: optional(isFlag),
+  parentId: optional(isText),
+  origin: optional(shaped<LinkOrigin>({ id: isText, what: isText })),
 });
 
 /** Every member of a record. One without a check does not compile. */
@@ -232,6 +258,7 @@ const members: Fields<LogRecord> = {
       }),
     ),
   ),
+  tasks: optional(listOf(isTask)),
 };
 const memberNames = Object.keys(members) as (keyof LogRecord)[];
 

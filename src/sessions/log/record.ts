@@ -11,6 +11,7 @@ import { endedTurn } from "../conversation/ended-turn.ts";
 import { decideCommand } from "../conversation/decide.ts";
 import type { Header } from "../conversation/header.ts";
 import type { TenantChange } from "../../quotas/sql.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import { entryBodyBytes } from "./entry-body.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
@@ -69,6 +70,7 @@ export function draftRecord(
   const stepsOver: TurnRef[] = [];
   const turns: NonNullable<LogRecord["turns"]>[number][] = [];
   const acts: NonNullable<LogRecord["acts"]>[number][] = [];
+  const tasks: NonNullable<LogRecord["tasks"]>[number][] = [];
   const effects: (readonly [string, SessionEffect])[] = [];
   const outcomes: (readonly [PendingCommand, CommandResult | FlotillaError])[] = [];
 
@@ -111,7 +113,10 @@ export function draftRecord(
       const isOwn = entry.clientId === clientId && key !== undefined;
       ids.set(isOwn ? key : keyOfId(sessionId, entry.clientId), entry.seq);
     }
-    if (decision.header !== before) {
+    const started = startedBy(command, decision);
+    if (started) tasks.push(...started);
+    // A stored header shows that the tasks of its record were stored with it.
+    if (decision.header !== before || started) {
       const { header } = decision;
       headers.set(sessionId, bytes === 0 ? header : { ...header, bytes: bytesOf(header) + bytes });
     }
@@ -141,6 +146,7 @@ export function draftRecord(
     turns,
     acts,
     ...(parts.countsTenants && { tenants: tenantChanges(headers, parts.header) }),
+    ...(tasks.length > 0 && { tasks }),
   };
   const isEmpty =
     headers.size === 0 &&
@@ -149,6 +155,16 @@ export function draftRecord(
     checkpoints.size === 0 &&
     steps.length === 0;
   return { isEmpty, record, headers, effects, formerUsers, outcomes, ids };
+}
+
+/** The tasks that start with a command, if it has stored what they belong to. */
+function startedBy(
+  command: Command,
+  { entries, steps }: Extract<CommandDecision, { type: "decided" }>,
+): readonly NewTask[] | undefined {
+  if (!("tasks" in command) || command.tasks === undefined) return undefined;
+  const isStored = command.type === "append" ? entries.length > 0 : steps !== undefined;
+  return isStored && command.tasks.length > 0 ? command.tasks : undefined;
 }
 
 /** The entry of a command in the audit, if it has changed a session that its actor isn't a member of. */

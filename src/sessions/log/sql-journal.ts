@@ -3,6 +3,7 @@ import { hasCode, storeWideCodes } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Database } from "../../store/database.ts";
 import { type JournalOwner, readSteps, readStepValue, toStoredStep } from "../../steps/sql.ts";
+import { isAnyDue } from "../../tasks/enqueue/logged-tasks.ts";
 import { type Changes, changesOf } from "./changes.ts";
 import type {
   CommitResult,
@@ -37,9 +38,16 @@ import {
   toEntry,
   toHeader,
 } from "./sql/reading.ts";
-import { type PlacedRecord, storeRecords } from "./sql/records.ts";
+import type { PlacedRecord } from "./sql/placed-changes.ts";
+import { storeRecords } from "./sql/records.ts";
 
-type SqlJournalParts = { database: Database; ids: Ids; clock?: Clock };
+type SqlJournalParts = {
+  database: Database;
+  ids: Ids;
+  clock?: Clock;
+  /** Called when tasks are stored with records, so that a pod in this process claims at once. */
+  onEnqueued?: (() => void) | undefined;
+};
 
 /** The heads of all logs, for operators. */
 export async function readLogHeads(database: Pick<Database, "read">): Promise<Head[]> {
@@ -58,7 +66,8 @@ export function createSqlJournal(parts: SqlJournalParts): Journal {
 }
 
 /** A log in the shared database. Records of several logs share a transaction, in one round trip. */
-function createSqlLog({ database, ids, clock = systemClock }: SqlJournalParts): Log {
+function createSqlLog(parts: SqlJournalParts): Log {
+  const { database, ids, clock = systemClock, onEnqueued } = parts;
   const { storedIds } = createSqlReads({ database });
 
   /** Client ids that were stored before under another seq. */
@@ -73,7 +82,9 @@ function createSqlLog({ database, ids, clock = systemClock }: SqlJournalParts): 
 
   const store = async (records: readonly PlacedRecord[]): Promise<CommitResult[]> => {
     try {
-      const [moved] = await database.write(storeRecords(records));
+      const starts = records.some(({ changes }) => isAnyDue(changes.tasks));
+      const [moved] = await database.write(storeRecords(records), starts ? { notify: true } : {});
+      if (starts) onEnqueued?.();
       const heads = new Map(moved!.map(toHead).map((head) => [head.logId, head]));
       return records.map(({ at }) => {
         const head = heads.get(at.logId);

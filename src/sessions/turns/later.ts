@@ -2,6 +2,7 @@ import { isJsonObject } from "../../base/json.ts";
 import { type LaterMark, withLaterMark, withoutOwnMetadata } from "../../protocol/later.ts";
 import type { Part, UIMessage } from "../../protocol/message.ts";
 import type { LaterCall, LaterHost, LaterWait } from "../../steps/later.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { AnswerStream } from "./call-url.ts";
 import { AgentFailure } from "./failure.ts";
 
@@ -14,8 +15,12 @@ export type LaterTurn = {
   readonly messageId: string;
 };
 
-/** Starts what a tool call of a turn waits for, once for each key. */
-export type StartLater = (turn: LaterTurn, call: LaterCall, wait: LaterWait) => Promise<void>;
+/** The tasks that a tool call of a turn waits for. They start with the record that stores its step. */
+export type PrepareLater = (
+  turn: LaterTurn,
+  call: LaterCall,
+  wait: LaterWait,
+) => Promise<readonly NewTask[]>;
 
 type Fields = Readonly<Record<string, unknown>>;
 

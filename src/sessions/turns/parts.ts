@@ -6,7 +6,7 @@ import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Reads } from "../log/journal.ts";
 import type { LiveChunks } from "../runner.ts";
-import type { StartLater } from "./later.ts";
+import type { PrepareLater } from "./later.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { AgentSpec } from "../agents/spec.ts";
 
@@ -33,8 +33,8 @@ export type RunnerParts = {
   readonly throttles: ThrottleRegistry;
   readonly enqueue: Keyed<{ readonly taskId: string }>;
   readonly start: Keyed<{ readonly runId: string }>;
-  /** Starts what the output of a tool waits for. */
-  readonly startLater: StartLater;
+  /** Makes what the output of a tool waits for. */
+  readonly prepareLater: PrepareLater;
   /** What models cost. Default: not known. */
   readonly prices?: Prices | undefined;
   /** Default: the network. */

@@ -2,11 +2,13 @@ import { createHash } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { contextKey } from "../../steps/key.ts";
 import { type LaterHost, setLaterHost } from "../../steps/later.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step, StepJournal, Steps, StepWrite, StoredStep } from "../../steps/model.ts";
 import { createSteps } from "../../steps/steps.ts";
 import { setUnfinished, type Unfinished } from "../../steps/unfinished.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { CommandResult } from "../conversation/command.ts";
 import type { Turn } from "../conversation/header.ts";
 import type { Reads } from "../log/journal.ts";
@@ -49,8 +51,10 @@ type TurnStepsParts = {
   readonly maxValueBytes: number;
   /** Reads until the store answers. Returns undefined if the turn has to end meanwhile. */
   readonly read: <Found>(ask: () => Promise<Found>) => Promise<Found | undefined>;
+  /** The tasks that start when the step with this key is stored. */
+  readonly tasksOf: (key: string) => readonly NewTask[];
   /** Has the owner store these. */
-  readonly store: (rows: readonly StepWrite[]) => Promise<CommandResult>;
+  readonly store: (rows: readonly StepWrite[], tasks: readonly NewTask[]) => Promise<CommandResult>;
   /** Everything stored was answered, or a step runs: what the function emits from here on is new. */
   readonly onCaughtUp: () => void;
   readonly modelCalls?: ModelCallOptions;
@@ -68,13 +72,17 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
   const { clock, log, control, sessionId, turn } = parts;
   const { epoch, attempt } = turn;
   const ref = { sessionId, epoch };
+  const ownerId = keyOwner(sessionId, epoch);
   /** False where nothing can be stored, so that nothing has to be read. */
   let hasRows = attempt > 1;
   let hasStored = false;
 
   const store = storeTogether(async (rows) => {
     hasRows = true;
-    const { done } = await parts.store(rows);
+    const tasks = rows.flatMap(({ key, kind }) =>
+      kind === "done" ? parts.tasksOf(contextKey(ownerId, key)) : [],
+    );
+    const { done } = await parts.store(rows, tasks);
     hasStored ||= done !== false;
     if (done !== false) return;
     control.end({ keep: false });
@@ -148,7 +156,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
     };
 
     const steps: Steps = createSteps({
-      ownerId: keyOwner(sessionId, epoch),
+      ownerId,
       journal,
       limits: { ...turnStepLimits, maxValueBytes: parts.maxValueBytes },
       clock,

@@ -11,6 +11,7 @@ import type { UsageLedger } from "../../base/usage.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
 import type { Step } from "../../steps/model.ts";
+import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { QueuePosition } from "../../throttles/limiter/permit.ts";
 import { throttleMiddleware } from "../../throttles/model-middleware.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
@@ -266,6 +267,8 @@ async function makeAnswer(
   const onTokens: ModelCallOptions["onTokens"] = (_, used) => meter.called(used);
   let callError: unknown;
   const onEnded = (error?: unknown) => void (callError = error);
+  /** What tool calls wait for, by the keys of their steps. */
+  const waitedFor = new Map<string, readonly NewTask[]>();
   const steps = createTurnSteps({
     clock,
     log: () => withFields(parts.log, { session: sessionId, agent: turn.agent, epoch, attempt }),
@@ -275,8 +278,12 @@ async function makeAnswer(
     journal: parts.journal,
     maxValueBytes: parts.maxResultBytes ?? defaultMaxResultBytes,
     read: (ask) => readUntilAvailable(parts, control, ask),
-    store: (rows) =>
-      reportToOwner(parts, header, { type: "turn_steps", epoch, attempt, rows }, dropped(control)),
+    tasksOf: (key) => waitedFor.get(key) ?? [],
+    store(rows, tasks) {
+      const started = tasks.length > 0 ? { tasks } : {};
+      const command = { type: "turn_steps", epoch, attempt, rows, ...started } as const;
+      return reportToOwner(parts, header, command, dropped(control));
+    },
     onCaughtUp: () => catchUp?.done(),
     modelCalls: { ...modelCallsOfAgent(parts, spec, onWaiting), before, onTokens, onEnded },
     unfinished: unfinished.steps,
@@ -303,7 +310,10 @@ async function makeAnswer(
         callSteps = undefined;
         meter.restart();
         const later = createTurnLater(
-          (call, wait) => parts.startLater({ ...turn, sessionId, tenant }, call, wait),
+          async (call, wait) => {
+            const tasks = await parts.prepareLater({ ...turn, sessionId, tenant }, call, wait);
+            waitedFor.set(call.key, tasks);
+          },
           history.continued,
           clock.now,
         );

@@ -3,6 +3,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import type { Database } from "../../store/database.ts";
 import type { Task } from "../rows.ts";
+import { findAliases } from "../sql/enqueue.ts";
 import { getTasks } from "../sql/inspect.ts";
 import { readTaskStates } from "../sql/finish.ts";
 import { toTasks } from "../dependencies.ts";
@@ -20,6 +21,8 @@ export type WaitForParts = { database: Database; clock: Clock; workers: Workers 
 type Known = { seen?: boolean };
 
 type Waiter = {
+  /** What it waits for: the given task, or the one that its id turned out to be another name of. */
+  taskId: string;
   /** True once the task was found, so that it is gone when it is missing later. */
   seen: boolean;
   /** Until then, a missing task may still be committed. */
@@ -106,6 +109,7 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
       (await database.read(readTaskStates(taskIds))).map((row) => [row["task_id"], row["status"]]),
     );
     const ended: string[] = [];
+    await follow(taskIds.filter((taskId) => !states.has(taskId)));
     for (const taskId of taskIds) {
       const exists = states.has(taskId);
       if (exists && !isOpen(states.get(taskId))) ended.push(taskId);
@@ -115,6 +119,21 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
     if (ended.length === 0) return;
     for (const task of await toTasks(database, await database.read(getTasks(ended)))) {
       for (const waiter of waiters.get(task.taskId) ?? []) waiter.resolve(task);
+    }
+  };
+
+  /** Lets callers whose id is another name of a task wait for that one. */
+  const follow = async (missing: readonly string[]): Promise<void> => {
+    if (missing.length === 0) return;
+    for (const row of await database.read(findAliases(missing))) {
+      const taskId = row["task_id"] as string;
+      for (const waiter of waiters.get(row["alias_id"]) ?? []) {
+        waiter.taskId = taskId;
+        waiter.seen = true;
+        waiters.set(taskId, (waiters.get(taskId) ?? new Set()).add(waiter));
+      }
+      waiters.delete(row["alias_id"]);
+      pollNow.add(taskId);
     }
   };
 
@@ -141,10 +160,11 @@ export function createWaitFor({ database, clock, workers }: WaitForParts) {
       const done = () => {
         stopTimeout?.();
         signal?.removeEventListener("abort", onAbort);
-        waiters.get(taskId)?.delete(waiter);
-        if (waiters.get(taskId)?.size === 0) waiters.delete(taskId);
+        waiters.get(waiter.taskId)?.delete(waiter);
+        if (waiters.get(waiter.taskId)?.size === 0) waiters.delete(waiter.taskId);
       };
       const waiter: Waiter = {
+        taskId,
         seen,
         untilMs: clock.monotonic() + unseenMs,
         resolve: (task) => (done(), resolve(task)),

@@ -1,5 +1,6 @@
 import {
   forUpdateOfTask,
+  isAmong,
   now,
   returning,
   rows,
@@ -12,6 +13,7 @@ import { depends, dependsAs, nextSeq, noDeaths, parkedAs } from "./task-state.ts
 
 const tasks = table("task");
 const events = table("task_event");
+const aliases = table("task_alias");
 const { ready, untilDue, forDependencies, limited } = parkedAs;
 
 export type NewTask = {
@@ -377,4 +379,73 @@ export function undoUnlessStored(
   return sql`
     delete from ${tasks}
     where task_id in (select task_id from ${keysOf(newTasks)} wanted) and not ${areStored(needed)}`;
+}
+
+/** A task that the transaction of a log stores. */
+export type LoggedTask = NewTask & { readonly logId: number };
+
+/** The condition that the record of a task is stored now, for rows of `fresh`. */
+export function whenLogged(
+  newTasks: readonly LoggedTask[],
+  isStored: (logId: Statement) => Statement,
+): Statement {
+  const logged = rows(
+    { task_id: "text", log_id: "integer" },
+    newTasks.map(({ taskId, logId }) => [taskId, logId]),
+  );
+  const found = sql`select logged.task_id from ${logged} logged where ${isStored(sql`logged.log_id`)}`;
+  return sql`${isAmong(found, sql`fresh.task_id`)}`;
+}
+
+/**
+ * Keeps the ids of tasks that were not stored, because others hold their keys, as names of the holders. Goes
+ * after the insert.
+ */
+export function insertAliases(newTasks: readonly NewTask[], when: Statement): Statement {
+  return sql`
+    insert into ${aliases} (alias_id, task_id)
+    select fresh.task_id, holder.task_id
+    from ${keysOf(newTasks)} fresh join ${tasks} holder on holder.tenant = fresh.tenant
+      and holder.name = fresh.name and holder.unique_key = fresh.unique_key
+    where holder.task_id <> fresh.task_id and ${when}
+      and not exists (select 1 from ${tasks} own where own.task_id = fresh.task_id)
+    on conflict do nothing`;
+}
+
+/** The tasks that these ids are other names of. */
+export function findAliases(aliasIds: readonly string[]): Statement {
+  const wanted = rows(
+    { alias_id: "text" },
+    aliasIds.map((id) => [id]),
+  );
+  return sql`
+    select alias.alias_id, alias.task_id from ${wanted} wanted
+    join ${aliases} alias on alias.alias_id = wanted.alias_id`;
+}
+
+/** Deletes the other names of tasks that are deleted. */
+export function deleteAliasesOf(gone: Statement): Statement {
+  return sql`delete from ${aliases} as alias where ${isAmong(gone, sql`task_id`)}`;
+}
+
+/** Reads the values of a task as the database has them, without storing it. */
+export function probeTask(newTask: NewTask): Statement {
+  const { taskId, tenant, name, payload, key, trace, scope = null, origin } = newTask;
+  const probe = rows(
+    {
+      task_id: "text",
+      tenant: "text",
+      name: "text",
+      payload: "content",
+      unique_key: "text",
+      trace: "text",
+      concurrency_key: "text",
+      from_id: "text",
+    },
+    [[taskId, tenant, name, payload, key, trace, scope, origin?.id ?? null]],
+  );
+  return sql`
+    select task_id, tenant, name, unique_key, trace, concurrency_key, from_id,
+      length(payload) as chars
+    from ${probe} probe`;
 }

@@ -20,6 +20,7 @@ import {
 import { isHeldBack } from "./claim.ts";
 import { nextSeq } from "./task-state.ts";
 import { deleteLinksTo } from "../../links/sql.ts";
+import { deleteAliasesOf } from "./enqueue.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
 import { forgetSteps, hasStepped } from "./steps.ts";
@@ -201,6 +202,7 @@ export function deleteBelongings(gone: Statement): Statement[] {
     sql`delete from ${table("task_signal")} where task_id in (${gone})`,
     forgetSteps(gone, "all"),
     deleteLinksTo(gone),
+    deleteAliasesOf(gone),
   ];
 }
 

@@ -20,7 +20,7 @@ const list: readonly Mutation[] = [
     name: "archive: the watermark in a transaction of its own",
     edits: [
       archive(
-        "const [moved] = await database.write(storeFlush(flush));",
+        "const [moved] = await database.write(storeFlush(flush), starts ? { notify: true } : {});",
         "const [first, ...others] = storeFlush(flush);\n" +
           "      const [moved] = await database.write([first!]);\n" +
           "      if (moved!.length > 0 && others.length > 0) await database.write(others);",

@@ -17,6 +17,7 @@ import {
   headOf,
   messageRecord,
   record,
+  startedTask,
   take,
 } from "../../contract/journal-harness.ts";
 import { type SimulatedStreams, simulateStreams } from "../../contract/simulated-streams.ts";
@@ -427,6 +428,83 @@ describe("a flush", () => {
     expect(aside!["reason"]).toContain("no such author");
     expect(aside!["body"]).toContain("said 2");
     expect(journal.state().aside).toBe(1);
+  });
+
+  test("S13: with tasks stores them with the watermark, and wakes its pod for them", async () => {
+    let woken = 0;
+    const { journal, commit } = await owner("pod-1", { onEnqueued: () => woken++ });
+    await commit({ ...messageRecord("s", 1), tasks: [startedTask("s", "task-1")] });
+    expect(await all("task")).toEqual([]);
+    trouble = "refused";
+    await commit({ ...messageRecord("s", 2), tasks: [startedTask("s", "task-2", { delayMs: 5 })] });
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1]);
+    expect((await all("task")).map((row) => row["task_id"])).toEqual(["task-1"]);
+    expect(woken).toBe(1);
+    await journal.flush();
+    expect((await all("task")).map((row) => row["task_id"])).toEqual(["task-1", "task-2"]);
+    expect((await all("link")).map((row) => row["from_id"])).toEqual(["s", "s"]);
+    expect(woken).toBe(1);
+  });
+
+  test.each(["after", "before", "late"] as const)(
+    "S13: whose answer is lost %s stores its tasks once",
+    async (when) => {
+      const { journal, commit } = await owner();
+      await commit({ ...messageRecord("s", 1), tasks: [startedTask("s", "task-1")] });
+      trouble = when;
+      await journal.flush();
+      await journal.flush();
+      await sound.write([sql`update ${table("task")} set status = 'completed'`]);
+      for (const land of late) await land();
+      await journal.flush();
+      const found = await all("task");
+      expect(found.map((row) => [row["task_id"], row["status"]])).toEqual([
+        ["task-1", "completed"],
+      ]);
+      expect(await archivedSeqs("s")).toEqual([1]);
+    },
+  );
+
+  test("S13: of tasks whose keys are taken by then makes their ids names of the holders", async () => {
+    const { journal, commit } = await owner();
+    const keyed = (taskId: string) => startedTask("s", taskId, { key: "once" });
+    await commit({ ...messageRecord("s", 1), tasks: [keyed("task-1")] });
+    await commit({ ...messageRecord("s", 2), tasks: [keyed("task-2")] });
+    await journal.flush();
+    await commit({ ...messageRecord("s", 3), tasks: [keyed("task-3")] });
+    await journal.flush();
+    expect((await all("task")).map((row) => row["task_id"])).toEqual(["task-1"]);
+    expect(await all("task_alias")).toEqual([
+      { alias_id: "task-2", task_id: "task-1" },
+      { alias_id: "task-3", task_id: "task-1" },
+    ]);
+  });
+
+  test("S13: of a task that the database refuses sets it aside, and what waits for it", async () => {
+    const { journal, commit } = await owner();
+    await sound.write([
+      sql`create trigger refuse before insert on ${table("task")}
+        when new.name = 'refused' begin select raise(abort, 'no such task'); end`,
+    ]);
+    const tasks = [
+      startedTask("s", "task-1"),
+      startedTask("s", "task-2", { name: "refused" }),
+      startedTask("s", "task-3", { after: ["task-2"], depends: 1 }),
+    ];
+    await commit({ ...messageRecord("s", 1), tasks });
+    await commit(messageRecord("s", 2));
+    while (journal.state().unarchivedEntries > 0) await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+    expect((await all("task")).map((row) => row["task_id"])).toEqual(["task-1"]);
+    const aside = await all("archive_aside");
+    expect(aside.map((row) => [row["place"], row["session_id"]])).toEqual([
+      [-3, "s"],
+      [-4, "s"],
+    ]);
+    expect(aside[0]!["reason"]).toContain("no such task");
+    expect(aside[0]!["body"]).toContain("task-2");
+    expect(aside[1]!["reason"]).toContain("task-2");
   });
 
   test("S3: leaves out a client id that is stored under another seq, and counts it", async () => {

@@ -2,6 +2,9 @@ import { FlotillaError, hasCode, messageOf, storeWideCodes } from "../../../base
 import type { Ids } from "../../../base/ids.ts";
 import type { Logger } from "../../../base/log.ts";
 import type { Database } from "../../../store/database.ts";
+import type { Statement } from "../../../store/sql.ts";
+import { isAnyDue } from "../../../tasks/enqueue/logged-tasks.ts";
+import { type NewTask, probeTask } from "../../../tasks/sql/enqueue.ts";
 import { changesOf, type Changes } from "../changes.ts";
 import { firstChain, type Mark } from "../jetstream/message.ts";
 import type { EarlierLives } from "../jetstream/streams.ts";
@@ -72,7 +75,13 @@ export type Flusher = {
   readonly leftOut: number;
 };
 
-export type FlusherParts = { database: Database; ids: Ids; log: Logger };
+export type FlusherParts = {
+  database: Database;
+  ids: Ids;
+  log: Logger;
+  /** Called when tasks are stored with records, so that a pod in this process claims at once. */
+  onEnqueued?: (() => void) | undefined;
+};
 
 const maxEntries = 1_000;
 const maxBytes = 4 * 1_024 * 1_024;
@@ -82,9 +91,12 @@ const maxIdleMessages = 60;
 
 type Batch = { readonly changes: Changes; readonly last: KeptRecord; readonly records: number };
 /** The first of these records, with all that is to be stored of it, and what isn't. */
-type Alone = { changes: Changes; aside: AsideItem[] };
+type Alone = { readonly changes: Changes; readonly aside: readonly AsideItem[] };
+/** The same, with the tasks that the database doesn't take, by their ids, and why. */
+type Reduced = Alone & { readonly refusals: ReadonlyMap<string, string> };
 
-export function createFlusher({ database, ids, log: logger }: FlusherParts): Flusher {
+export function createFlusher(parts: FlusherParts): Flusher {
+  const { database, ids, log: logger } = parts;
   let setAside = 0;
   let leftOut = 0;
 
@@ -199,8 +211,10 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
     const from = log.watermark!.offset;
     try {
       const flush = { from, to, flushId: ids.next(), changes, aside };
-      const [moved] = await database.write(storeFlush(flush));
+      const starts = isAnyDue(changes.tasks);
+      const [moved] = await database.write(storeFlush(flush), starts ? { notify: true } : {});
       if (moved!.length > 0) {
+        if (starts) parts.onEnqueued?.();
         setAside += aside.length;
         return stand(log, to);
       }
@@ -231,7 +245,7 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
   };
 
   /** What of a record that the database refuses can be stored after all. */
-  const reduce = async ({ offset }: KeptRecord, record: LogRecord): Promise<Alone> => {
+  const reduce = async ({ offset }: KeptRecord, record: LogRecord): Promise<Reduced> => {
     const changes = changesOf(record);
     const { entries } = changes;
     const taken = new Set(
@@ -258,17 +272,22 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
       if (isUsed) leftOut++;
       else if (entry.clientId !== null) used.add(keyOf(entry.sessionId, entry.clientId));
       const stored = isUsed ? { ...entry, clientId: null } : entry;
-      const refused = await refusalOf(stored);
+      const refused = await refusalOf(probeEntry(stored));
       if (refused !== undefined) aside.push(item(refused));
       kept.push(refused === undefined ? stored : placeholderOf(entry));
     }
-    return { changes: { ...changes, entries: kept }, aside };
+    const refusals = new Map<string, string>();
+    for (const task of changes.tasks) {
+      const refused = await refusalOf(probeTask(task));
+      if (refused !== undefined) refusals.set(task.taskId, refused);
+    }
+    return { changes: { ...changes, entries: kept }, aside, refusals };
   };
 
-  /** Why the database doesn't take the values of an entry. */
-  const refusalOf = async (entry: Changes["entries"][number]): Promise<string | undefined> => {
+  /** Why the database doesn't take the values of an entry or a task. */
+  const refusalOf = async (probe: Statement): Promise<string | undefined> => {
     try {
-      await database.read(probeEntry(entry));
+      await database.read(probe);
       return undefined;
     } catch (error) {
       if (hasCode(error, ...storeWideCodes)) throw error;
@@ -285,25 +304,9 @@ export function createFlusher({ database, ids, log: logger }: FlusherParts): Flu
     const record = await recordOf(log, kept);
     const to = watermarkAt(log, kept);
     const reason = messageOf(error);
-    const { changes, aside } = await reduce(kept, record);
-    const none = startFold().changes;
-    const ways: Alone[] = [
-      { changes, aside },
-      // Whatever is refused besides entries: sessions at least show that there was something.
-      {
-        changes: {
-          ...none,
-          headers: changes.headers,
-          members: changes.members,
-          entries: changes.entries.map(placeholderOf),
-          deleted: changes.deleted,
-        },
-        aside: [wholeOf(kept.offset, record, reason)],
-      },
-      { changes: none, aside: [wholeOf(kept.offset, record, reason)] },
-    ];
+    const reduced = await reduce(kept, record);
     let last = error;
-    for (const way of ways) {
+    for (const way of waysToStore(reduced, kept.offset, record, reason)) {
       try {
         const changed = await store(log, to, way.changes, way.aside);
         const fields = { log: log.logId, offset: kept.offset, aside: way.aside.length };
@@ -407,6 +410,71 @@ function asideOf(
 ): AsideItem {
   const { sessionId, seq } = entry;
   return { offset, place, sessionId, seq, body: JSON.stringify(entry), reason };
+}
+
+/**
+ * What can be stored of a record, from nearly all to nothing. One of its tasks may be refused for what only
+ * its insert shows: then the record is stored without that one, or without all of them.
+ */
+function* waysToStore(
+  { changes, aside, refusals }: Reduced,
+  offset: number,
+  record: LogRecord,
+  reason: string,
+): Generator<Alone> {
+  const without = (refused: ReadonlyMap<string, string>): Alone => {
+    const left = splitTasks(changes.tasks, refused, offset);
+    return { changes: { ...changes, tasks: left.tasks }, aside: [...aside, ...left.aside] };
+  };
+  yield without(refusals);
+  const others = changes.tasks.filter(({ taskId }) => !refusals.has(taskId));
+  for (const { taskId } of others) yield without(new Map([...refusals, [taskId, reason]]));
+  if (others.length > 1) {
+    yield without(new Map([...others.map(({ taskId }) => [taskId, reason] as const), ...refusals]));
+  }
+  const none = startFold().changes;
+  // Whatever is refused besides: sessions at least show that there was something.
+  yield {
+    changes: {
+      ...none,
+      headers: changes.headers,
+      members: changes.members,
+      entries: changes.entries.map(placeholderOf),
+      deleted: changes.deleted,
+    },
+    aside: [wholeOf(offset, record, reason)],
+  };
+  yield { changes: none, aside: [wholeOf(offset, record, reason)] };
+}
+
+/** Tasks that can be stored, and those that can't. What waits for one of the latter is set aside with it. */
+function splitTasks(
+  tasks: readonly NewTask[],
+  refusals: ReadonlyMap<string, string>,
+  offset: number,
+): { tasks: readonly NewTask[]; aside: readonly AsideItem[] } {
+  const refused = new Map(refusals);
+  const lacking = () =>
+    tasks.find(
+      ({ taskId, after = [] }) => !refused.has(taskId) && after.some((id) => refused.has(id)),
+    );
+  for (let next = lacking(); next; next = lacking()) {
+    const lacks = next.after!.find((id) => refused.has(id))!;
+    refused.set(next.taskId, `it waits for task ${lacks}, which was refused`);
+  }
+  return {
+    tasks: tasks.filter(({ taskId }) => !refused.has(taskId)),
+    aside: tasks.flatMap((task, at) => {
+      const why = refused.get(task.taskId);
+      return why === undefined ? [] : [taskAsideOf(offset, at, task, why)];
+    }),
+  };
+}
+
+/** Places of tasks are below that of the record as a whole, which is -1. */
+function taskAsideOf(offset: number, at: number, task: NewTask, reason: string): AsideItem {
+  const sessionId = task.origin?.id ?? null;
+  return { offset, place: -2 - at, sessionId, seq: null, body: JSON.stringify(task), reason };
 }
 
 function wholeOf(offset: number, record: LogRecord, reason: string): AsideItem {

@@ -18,6 +18,10 @@ const tables: readonly TableName[] = [
   "turn_checkpoint",
   "step_journal",
   "turn",
+  "task",
+  "task_alias",
+  "task_dependency",
+  "link",
 ];
 const order: Readonly<Record<string, ReturnType<typeof sql>>> = {
   session: sql`session_id`,
@@ -26,6 +30,10 @@ const order: Readonly<Record<string, ReturnType<typeof sql>>> = {
   turn_checkpoint: sql`session_id`,
   step_journal: sql`owner_id, part, key`,
   turn: sql`session_id, epoch, attempt`,
+  task: sql`task_id`,
+  task_alias: sql`alias_id`,
+  task_dependency: sql`dependent_id, place`,
+  link: sql`from_id, to_id`,
 };
 
 /** Everything that is stored, but for where in the log it comes from. */
@@ -33,7 +41,8 @@ async function rowsOf(database: Database) {
   const found = await Promise.all(
     tables.map((name) => database.read(sql`select * from ${table(name)} order by ${order[name]!}`)),
   );
-  return found.map((rows) => rows.map((row) => ({ ...row, last_offset: 0, started_at: 0, at: 0 })));
+  const times = { last_offset: 0, started_at: 0, at: 0, run_at: 0, created_at: 0, last_update: 0 };
+  return found.map((rows) => rows.map((row) => ({ ...row, ...times, dependents: 0 })));
 }
 
 /** Stores records in transactions of so many. Those that can't be told in one are stored in two. */

@@ -1,4 +1,4 @@
-import type { Changes, TurnStep } from "../changes.ts";
+import { type Changes, type TurnStep, unlinkedFrom } from "../changes.ts";
 import type { Checkpoint } from "../journal.ts";
 
 /**
@@ -33,6 +33,7 @@ export function startFold(): ChangesFold {
   let turns: Changes["turns"][number][] = [];
   const acts: Changes["acts"][number][] = [];
   let tenants: NonNullable<Changes["tenants"]>[number][] | undefined;
+  let tasks: Changes["tasks"] = [];
   const deleted = new Set<string>();
 
   /** In the order in which one record is stored: what is deleted goes before what comes with it. */
@@ -42,6 +43,7 @@ export function startFold(): ChangesFold {
       const stays = ({ sessionId }: { sessionId: string }) => !gone.includes(sessionId);
       entries = entries.filter(stays);
       turns = turns.filter(stays);
+      tasks = unlinkedFrom(tasks, new Set(gone));
       for (const sessionId of gone) {
         deleted.add(sessionId);
         metadata.delete(sessionId);
@@ -101,6 +103,9 @@ export function startFold(): ChangesFold {
     tenants(changes) {
       if (changes.tenants) tenants = [...(tenants ?? []), ...changes.tenants];
     },
+    tasks(changes) {
+      if (changes.tasks.length > 0) tasks = [...tasks, ...changes.tasks];
+    },
   };
 
   return {
@@ -130,6 +135,7 @@ export function startFold(): ChangesFold {
         turns,
         acts,
         tenants,
+        tasks,
         deleted: [...deleted],
       };
     },

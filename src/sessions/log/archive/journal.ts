@@ -78,6 +78,8 @@ export type ArchivedJournalParts = {
   isFollowed?: ((logId: number) => boolean) | undefined;
   /** Called when the archive has more of these sessions. */
   onArchived?: ((sessionIds: ReadonlySet<string>) => void) | undefined;
+  /** Called when tasks of records are in the database, so that a pod in this process claims at once. */
+  onEnqueued?: (() => void) | undefined;
   /** How old the last proof may be that no other pod has taken a log. Default 2,000. */
   proofMs?: number | undefined;
   /** What records of one log take in memory at most. Default 32 MiB. */
@@ -113,7 +115,7 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   const { logOf: placeOf = placedLogOf, isFollowed = () => false, proofMs = 2_000 } = parts;
   const heads = parts.heads ?? createHeads({ journal: stream, clock });
   const archive = createSqlReads({ database });
-  const flusher = createFlusher({ database, ids, log });
+  const flusher = createFlusher({ database, ids, log, onEnqueued: parts.onEnqueued });
   const served = new Map<number, ServedLog>();
   /** When the messages were sent that logs were taken with. */
   const takes = new Map<number, { readonly term: number; readonly sentMs: number }>();

@@ -284,8 +284,8 @@ type Added = {
 type Index = (partOf: (sessionId: string) => SessionPart, added: Added) => void;
 
 /**
- * What each member of a record adds to its sessions. One that is missing does not compile. Acts and counts
- * of tenants are of no session, and nothing is read of them but from the archive.
+ * What each member of a record adds to its sessions. One that is missing does not compile. Acts, counts of
+ * tenants and tasks are of no session, and nothing is read of them but from the archive.
  */
 const indexes: { readonly [Member in keyof Changes]-?: Index } = {
   // Before all others, because nothing of before stays, and what comes with it may.
@@ -357,6 +357,7 @@ const indexes: { readonly [Member in keyof Changes]-?: Index } = {
   },
   acts() {},
   tenants() {},
+  tasks() {},
 };
 
 function emptyPart(): SessionPart {

@@ -111,7 +111,7 @@ function start(podId: string, { drainMs }: { drainMs?: number } = {}): Started {
           throttles: createThrottleRegistry({ clock, random }),
           enqueue: none,
           start: none,
-          startLater: none,
+          prepareLater: none,
         }),
       onEvent: () => {},
     },

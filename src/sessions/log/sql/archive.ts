@@ -32,7 +32,7 @@ export type Watermark = {
 /** What the database has refused to store of a record. */
 export type AsideItem = {
   readonly offset: number;
-  /** Which entry of the record it is; -1 for the record as a whole. */
+  /** Which entry of the record it is; -1 for the record as a whole, -2 and below for its tasks. */
   readonly place: number;
   readonly sessionId: string | null;
   readonly seq: number | null;

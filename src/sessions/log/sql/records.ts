@@ -13,12 +13,20 @@ import {
   type Value,
 } from "../../../store/sql.ts";
 import { deleteLinksFromSessions } from "../../../links/sql.ts";
+import { storeLoggedTasks } from "../../../tasks/enqueue/logged-tasks.ts";
 import { approvalsOf } from "../../conversation/approvals.ts";
 import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
 import { entryBody } from "../entry-body.ts";
 import type { LogRecord } from "../journal.ts";
-import { moveHeads, type RecordPlace } from "./heads.ts";
+import { moveHeads } from "./heads.ts";
+import {
+  loggedOf,
+  type PlacedChanges,
+  type PlacedRecord,
+  rowsOf,
+  type StoredNow,
+} from "./placed-changes.ts";
 import { partOf } from "./reading.ts";
 
 const heads = table("session_log");
@@ -28,15 +36,6 @@ const messages = table("message");
 const checkpoints = table("turn_checkpoint");
 const journal = table("step_journal");
 const turns = table("turn");
-
-/** A record's rows, and where it goes. */
-export type PlacedRecord = RecordPlace & { readonly changes: Changes };
-
-/** Rows of a log, and the offset right before that of their record. */
-export type PlacedChanges = {
-  readonly at: Pick<RecordPlace["at"], "logId" | "offset">;
-  readonly changes: Changes;
-};
 
 /**
  * The transaction that stores a record of each of these logs. The rows of its first statement tell which
@@ -64,26 +63,15 @@ export function storeChanges(records: readonly PlacedChanges[], when: StoredNow)
   if (has(({ stepsOver }) => stepsOver)) all.push(dropSteps(records, when));
   if (has(({ steps }) => steps)) all.push(...saveSteps(records, when));
   if (has(({ turns: ended }) => ended)) all.push(insertTurns(records, when));
-  if (has(({ acts }) => acts)) all.push(insertDecided(actsOf(records), when));
-  if (has(({ tenants = [] }) => tenants)) all.push(addTenantCounts(tenantsOf(records), when));
+  const acts = loggedOf(records, (changes) => changes.acts);
+  if (acts.length > 0) all.push(insertDecided(acts, when));
+  const tenants = loggedOf(records, (changes) => changes.tenants);
+  if (tenants.length > 0) all.push(addTenantCounts(tenants, when));
+  const tasks = loggedOf(records, (changes) => changes.tasks);
+  if (tasks.length > 0) all.push(...storeLoggedTasks(tasks, when));
   if (has(({ headers }) => headers)) all.push(saveHeaders(records, when));
   return all;
 }
-
-function actsOf(records: readonly PlacedChanges[]) {
-  return records.flatMap(({ at: { logId }, changes: { acts } }) =>
-    acts.map((act) => ({ ...act, logId })),
-  );
-}
-
-function tenantsOf(records: readonly PlacedChanges[]) {
-  return records.flatMap(({ at: { logId }, changes: { tenants = [] } }) =>
-    tenants.map((change) => ({ ...change, logId })),
-  );
-}
-
-/** The condition that a row is of a log whose record is stored now. */
-export type StoredNow = (logId: Statement) => Statement;
 
 /**
  * True for a log whose head is at its record, if the record was not stored before. The head rows are
@@ -106,24 +94,6 @@ function isFirst(records: readonly PlacedRecord[]): StoredNow {
     where coalesce(
       (select last_offset from ${sessions} where session_id = first_session), 0) < to_offset`;
   return (logId) => sql`${isAmong(arrived, logId)}`;
-}
-
-/** Rows of all the records, each with its log as the last column. */
-function rowsOf<Item>(
-  columnsOf: Columns,
-  records: readonly PlacedChanges[],
-  pick: (changes: Changes) => readonly Item[],
-  toRow: (item: Item, record: PlacedChanges) => Value[],
-) {
-  const all: Value[][] = [];
-  for (const record of records) {
-    for (const item of pick(record.changes)) {
-      const row = toRow(item, record);
-      row.push(record.at.logId);
-      all.push(row);
-    }
-  }
-  return rows({ ...columnsOf, log_id: "integer" }, all);
 }
 
 /** An entry whose seq or client id exists already is an error, and rolls back the whole transaction. */
