@@ -82,6 +82,8 @@ const withPostgres = [...withoutServer, "./test/postgres/setup.ts"];
 // `npx vitest src/tasks` is a loop of seconds, for which Node is enough.
 const watches = !["run", "list"].some((command) => process.argv.includes(command));
 const postgresKinds = { FLOTILLA_TEST_KINDS: "postgres" };
+// `npm run test:store` names a server.
+const isNamed = process.env["FLOTILLA_TEST_STORE"] !== undefined;
 const inMemory = folderInMemory();
 
 export default defineConfig({
@@ -150,6 +152,22 @@ export default defineConfig({
           sequence: { groupOrder: 1 },
         },
       },
+      ...(isNamed
+        ? [
+            {
+              extends: true as const,
+              test: {
+                name: "named",
+                globalSetup: ["./test/built-setup.ts"],
+                include: [onEveryStore],
+                env: { ...inMemory, ...postgresKinds },
+                isolate: false,
+                // A server that is named may be far away, and may have few connections.
+                fileParallelism: false,
+              },
+            },
+          ]
+        : []),
       {
         extends: true,
         test: {

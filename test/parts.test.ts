@@ -186,7 +186,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     const { code, said } = await onBareMachine([vitest, "run", "src/store/postgres/pool.test.ts"]);
     expect(code).toBe(1);
     expect(said).toContain(
-      "need what isn't installed here: a Postgres server, version 14 or later, PgBouncer, libfaketime, openssl.",
+      "need what isn't installed here: a Postgres server, version 15 or later, PgBouncer, libfaketime, openssl.",
     );
     expect(said).toMatch(/^0 passed, 1 failed$/m);
     const getting = said.split("\n").filter((line) => line.startsWith("Getting "));

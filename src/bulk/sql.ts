@@ -420,7 +420,7 @@ function deleteActs(batch: Batch): Statement[] {
     where not exists (select 1 from ${tasks} task where task.task_id = wanted.task_id)`;
   return [
     sql`delete from ${tasks} where ${isAmong(sql`
-      select ${tasks}.${rowAddress} from ${batch.wanted} wanted
+      select ${rowAddress("task", tasks)} from ${batch.wanted} wanted
       join ${tasks} on ${tasks}.task_id = wanted.task_id
       where ${batch.isMeant(sql`${tasks}`)} and ${isSettled} and ${hasNoOpenDependents}`)}`,
     ...deleteBelongings(gone),

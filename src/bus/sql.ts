@@ -45,7 +45,10 @@ export const envelopesKeptMs = 60_000;
 export function pruneEnvelopes(count = 1_000): Statement {
   return sql`
     delete from ${busMessages}
-    where ${isAmong(sql`select ${rowAddress} from ${busMessages} where at < ${now} - ${envelopesKeptMs} ${limit(count)}`)}`;
+    where ${isAmong(
+      sql`select ${rowAddress("bus_message")} from ${busMessages} where at < ${now} - ${envelopesKeptMs} ${limit(count)}`,
+      sql`${rowAddress("bus_message")}`,
+    )}`;
 }
 
 /** The secret of the store, which envelopes are signed with that don't pass through it. */

@@ -116,9 +116,12 @@ export function moveSchedules(moves: readonly ScheduleMove[]): Statement {
     from ${moved} moved
     where ${schedules}.schedule_id = moved.schedule_id and ${schedules}.paused = 0
       and ${schedules}.next_at = moved.seen_at and ${schedules}.revision = moved.seen_revision
-      and ${isAmong(sql`
-      select ${rowAddress} from ${schedules}
-      where schedule_id in (select schedule_id from ${ids} wanted) ${forUpdateSkipLocked}`)}
+      and ${isAmong(
+        sql`
+      select ${rowAddress("schedule")} from ${schedules}
+      where schedule_id in (select schedule_id from ${ids} wanted) ${forUpdateSkipLocked}`,
+        sql`${rowAddress("schedule", schedules)}`,
+      )}
     ${returning(sql`${schedules}.schedule_id`, {
       after: sql`select schedule_id from ${schedules} where mark in (select mark from ${moved} moved)`,
     })}`;

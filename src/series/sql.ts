@@ -144,10 +144,13 @@ export function storeFold({ foldId, lastFold, puts, deletes }: Fold): Statement[
       where ${isOurs}
       on conflict (span, at, subject, pod) do update set counts = excluded.counts`,
     sql`
-      delete from ${series} where ${isOurs} and ${isAmong(sql`
-        select stored.${rowAddress} from ${gone} gone cross join ${series} stored
+      delete from ${series} where ${isOurs} and ${isAmong(
+        sql`
+        select ${rowAddress("series", sql`stored`)} from ${gone} gone cross join ${series} stored
         where stored.span = gone.span and stored.at = gone.at
-          and stored.subject = gone.subject and stored.pod = gone.pod`)}`,
+          and stored.subject = gone.subject and stored.pod = gone.pod`,
+        sql`${rowAddress("series")}`,
+      )}`,
   ];
 }
 

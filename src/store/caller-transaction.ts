@@ -12,12 +12,11 @@ export function sqliteTransaction(handle: unknown): CallerTransaction {
 
 export function postgresTransaction(
   handle: unknown,
-  options: PostgresDialectOptions,
+  { notifies = true, ...options }: PostgresDialectOptions & { notifies?: boolean },
 ): CallerTransaction {
-  const notifies = !options.without?.includes("notify");
   return callerTransaction(handle, {
     dialect: postgresDialect(options),
-    ...(notifies && { notification: notifyQuery(options.schema) }),
+    ...(notifies && !options.unproven && { notification: notifyQuery(options.schema) }),
   });
 }
 

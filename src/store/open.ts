@@ -145,7 +145,7 @@ export function transactionOn(
   const transaction =
     location.kind === "sqlite"
       ? sqliteTransaction(handle)
-      : postgresTransaction(handle, { ...location.store, ...silenceOf(notifies) });
+      : postgresTransaction(handle, { ...location.store, notifies });
   return text ? transactionWithCodec(transaction, text) : transaction;
 }
 
@@ -177,10 +177,6 @@ export function withoutSecrets(store: Store): string {
   return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }
 
-function silenceOf(notifies: boolean): { without?: readonly ["notify"] } {
-  return notifies ? {} : { without: ["notify"] };
-}
-
 async function openUnmigrated(store: Store, options: OpenStoreOptions): Promise<Database> {
   const { durability = "full", migrate: mode = "auto", notifies = true, log } = options;
   const { create = mode === "auto" } = options;
@@ -193,7 +189,7 @@ async function openUnmigrated(store: Store, options: OpenStoreOptions): Promise<
   const { openPostgres } = await import("./postgres/postgres.ts");
   return openPostgres({
     ...location.store,
-    ...silenceOf(notifies),
+    notifies,
     durability,
     ...(log && { log }),
     ...events,

@@ -12,6 +12,7 @@ import {
   type Statement,
   table,
   unlogged,
+  wakeFunction,
 } from "./sql.ts";
 
 /** One step of the schema. Steps are numbered from 1, applied in order, never changed, never undone. */
@@ -486,6 +487,10 @@ export const migrations: readonly Migration[] = [
   // Pods of the version before leave them empty, and work as before.
   { name: "facts of pages", needs: 5, statements: facts },
   // Pods of the version before leave its tables alone: they store no tasks with messages, and own no logs
-  // on streams.
-  { name: "logs on streams, and tasks of messages", needs: 5, statements: logArchive },
+  // on streams. `wake()` is for SQL that inserts tasks.
+  {
+    name: "logs on streams, tasks of messages, wake-ups by SQL",
+    needs: 5,
+    statements: [...logArchive, sql`${wakeFunction}`],
+  },
 ];

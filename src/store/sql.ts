@@ -73,9 +73,9 @@ export type WordName =
   | "now"
   | "live_connections"
   | "own_connection"
-  | "row_address"
   | "starting_now"
-  | "unlogged";
+  | "unlogged"
+  | "wake_function";
 
 type Word = { readonly [ours]: true } & (
   | { readonly word: WordName }
@@ -85,7 +85,8 @@ type Word = { readonly [ours]: true } & (
   | { readonly rows: readonly (readonly Value[])[]; readonly columns: Columns }
   | { readonly returning: Statement; readonly companion: Companion }
   | { readonly found: Statement; readonly column: Statement }
-  | { readonly locked: Statement }
+  | { readonly locked: Statement; readonly column: Statement }
+  | { readonly addressIn: TableName; readonly of: Statement | Word | undefined }
   | { readonly spacious: TableName }
   | { readonly content: string | null }
   | { readonly json: Statement; readonly path: readonly string[]; readonly value: JsonScalar }
@@ -122,9 +123,6 @@ export const keyText: Word = { [ours]: true, word: "key_text" };
 
 /** Before `table`: its rows may be lost with the server, and cost less. */
 export const unlogged: Word = { [ours]: true, word: "unlogged" };
-
-/** The physical address of a row: valid for one statement, and the fastest access. */
-export const rowAddress: Word = { [ours]: true, word: "row_address" };
 
 /** A fresh id, for rows that are inserted by hand. */
 export const newId: Word = { [ours]: true, word: "new_id" };
@@ -164,6 +162,12 @@ export const foreignTables: Word = { [ours]: true, word: "foreign_tables" };
 
 /** Makes what `isJsonAt` needs of the database, if it needs something. A separate statement. */
 export const jsonReader: Word = { [ours]: true, word: "json_reader" };
+
+/**
+ * Makes the function `wake()`, by which SQL of others wakes idle pods after an insert, if the database can
+ * notify. A separate statement.
+ */
+export const wakeFunction: Word = { [ours]: true, word: "wake_function" };
 
 /** Keeps other processes from migrating until this transaction ends. A separate statement. */
 export const migrationLock: Word = { [ours]: true, word: "migration_lock" };
@@ -208,11 +212,20 @@ export function rows(columns: Columns, values: readonly (readonly Value[])[]): W
 }
 
 /**
- * The condition that a row's address, or a column, is among the results of a query. It is written
- * so that no planner turns it into a join, which would scan the whole table if the statistics are
- * off.
+ * The physical address of a row: valid for one statement, and the fastest access. It is the primary key
+ * where the database has no such address. `of` is the table's name or alias in the statement, needed where
+ * another part of it has a column of the key's name.
  */
-export function isAmong(found: Statement, column: Statement = sql`${rowAddress}`): Word {
+export function rowAddress(name: TableName, of?: Statement | Word): Word {
+  return { [ours]: true, addressIn: name, of };
+}
+
+/**
+ * The condition that a row's address, or a column, is among the results of a query: of a task, if nothing
+ * else is given. It is written so that no planner turns it into a join, which would scan the whole table
+ * if the statistics are off.
+ */
+export function isAmong(found: Statement, column: Statement = sql`${rowAddress("task")}`): Word {
   return { [ours]: true, found, column };
 }
 
@@ -220,8 +233,8 @@ export function isAmong(found: Statement, column: Statement = sql`${rowAddress}`
  * The condition that a row's address is among the results of a query that locks the rows which the other
  * conditions find, and skips locked ones. Always true if the database has no locks on rows.
  */
-export function isLockable(locked: Statement): Word {
-  return { [ours]: true, locked };
+export function isLockable(locked: Statement, address: Word): Word {
+  return { [ours]: true, locked, column: sql`${address}` };
 }
 
 /**
@@ -338,6 +351,8 @@ export type Dialect = {
   /** Whether transactions lock rows, and not only the whole database. */
   readonly locksRows: boolean;
   readonly leaveSpace: (table: string) => string;
+  /** The columns that are the address of a table's rows. */
+  readonly rowAddress: (table: TableName) => readonly string[];
   /** A condition on a column, given as text, that it holds this value at this path. */
   readonly jsonAt: (column: string, given: JsonAt, bind: (value: Value) => string) => string;
   /** A derived table made of bound values. */
@@ -376,7 +391,15 @@ export function render(statement: Statement, dialect: Dialect): Query {
     if ("rows" in part) return dialect.rows(part.rows, part.columns, bind);
     if ("returning" in part) return dialect.returning ? `returning ${write(part.returning)}` : "";
     if ("found" in part) return dialect.among(write(part.column), write(part.found));
-    if ("locked" in part) return dialect.locksRows ? spell(isAmong(part.locked)) : "true";
+    if ("locked" in part)
+      return dialect.locksRows ? spell(isAmong(part.locked, part.column)) : "true";
+    if ("addressIn" in part) {
+      const of = part.of === undefined ? "" : `${spell(part.of)}.`;
+      return dialect
+        .rowAddress(part.addressIn)
+        .map((column) => of + column)
+        .join(", ");
+    }
     if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
     if ("content" in part) return bind(part.content);
     if ("json" in part) return dialect.jsonAt(write(part.json), part, bind);

@@ -4,7 +4,7 @@ import { delimiter, join } from "node:path";
 import process from "node:process";
 import { unprivileged } from "./user.ts";
 
-export const oldestVersion = 14;
+export const oldestVersion = 15;
 
 /** A folder of programs, or why there is none. */
 export type Found = string | { readonly none: string };

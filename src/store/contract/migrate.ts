@@ -1,25 +1,28 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Database } from "../database.ts";
-import type { OpenStore, StoreKind } from "./database.ts";
+import { type OpenStore, ownTable, type StoreKind } from "./database.ts";
 import { migrate, schemaState } from "../migrate.ts";
 import { type Migration, migrations as ours } from "../schema.ts";
 import { createSchema, sql, table } from "../sql.ts";
 
+const one = ownTable("one");
+const half = ownTable("half");
+
 const first: Migration = {
   name: "first",
   needs: 1,
-  statements: [sql`create table one (id integer primary key)`, sql`insert into one values (1)`],
+  statements: [sql`create table ${one} (id integer primary key)`, sql`insert into ${one} values (1)`],
 };
 const second: Migration = {
   name: "second",
   needs: 1,
-  statements: [sql`alter table one add column more integer`, sql`insert into one values (2, 2)`],
+  statements: [sql`alter table ${one} add column more integer`, sql`insert into ${one} values (2, 2)`],
 };
-const breaking: Migration = { name: "breaking", needs: 3, statements: [sql`drop table one`] };
+const breaking: Migration = { name: "breaking", needs: 3, statements: [sql`drop table ${one}`] };
 const faulty: Migration = {
   name: "faulty",
   needs: 1,
-  statements: [sql`create table half (id integer)`, sql`create table one (id integer)`],
+  statements: [sql`create table ${half} (id integer)`, sql`create table ${one} (id integer)`],
 };
 
 /** What the schema's upgrades promise on every store. */
@@ -54,7 +57,7 @@ export function migrateContract(kind: StoreKind): void {
         { id: 1, name: "first", needs: 1 },
         { id: 2, name: "second", needs: 1 },
       ]);
-      expect(await database.read(sql`select * from one order by id`)).toEqual([
+      expect(await database.read(sql`select * from ${one} order by id`)).toEqual([
         { id: 1, more: null },
         { id: 2, more: 2 },
       ]);
@@ -69,7 +72,7 @@ export function migrateContract(kind: StoreKind): void {
         all.map((each) => migrate(each, { migrations: [first, second] })),
       );
       for (const state of states) expect(state).toMatchObject({ version: 2, pending: [] });
-      expect(await database.read(sql`select id from one order by id`)).toEqual([
+      expect(await database.read(sql`select id from ${one} order by id`)).toEqual([
         { id: 1 },
         { id: 2 },
       ]);
@@ -133,7 +136,7 @@ export function migrateContract(kind: StoreKind): void {
       const failing = migrate(database, { migrations: [first, faulty] });
       await expect(failing).rejects.toThrow(/already exists/);
       await expect(applied()).rejects.toThrow(/no such table|does not exist/);
-      await expect(database.read(sql`select * from one`)).rejects.toThrow("one");
+      await expect(database.read(sql`select * from ${one}`)).rejects.toThrow("one");
       expect(await migrate(database, { migrations: [first, second] })).toMatchObject({
         version: 2,
       });
@@ -159,7 +162,7 @@ export function migrateContract(kind: StoreKind): void {
       const failing = migrate(database, { migrations: [first, faulty] });
       await expect(failing).rejects.toThrow(/already exists/);
       expect(await applied()).toHaveLength(1);
-      await expect(database.read(sql`select * from half`)).rejects.toThrow("half");
+      await expect(database.read(sql`select * from ${half}`)).rejects.toThrow("half");
       expect(await migrate(database, { migrations: [first, second] })).toMatchObject({
         version: 2,
       });

@@ -1,18 +1,28 @@
+import { seededRandom } from "../../base/random.ts";
 import type { Database } from "../database.ts";
 import { renderAll, type Statement } from "../sql.ts";
-import { type Feature, postgresDialect } from "../postgres/dialect.ts";
+import { postgresDialect } from "../postgres/dialect.ts";
 import { openPostgres } from "../postgres/postgres.ts";
 
-const without: readonly Feature[] = ["skip locked", "returning", "notify"];
+/** One transaction in so many is undone by the server, by a seed. */
+const undoneOneIn = 20;
 
-export const reducedDialect = postgresDialect({ schema: "flotilla", without });
+const unknownThere =
+  /\b(ctid|skip locked|returning|pg_notify|listen|pg_advisory\w*|unlogged|fillfactor|synchronous_commit)\b/i;
 
-/** A stand-in for databases that have less than Postgres: it refuses what they wouldn't understand. */
-export async function openReduced(url: string): Promise<Database> {
-  const database = await openPostgres({ url, without });
+export const reducedDialect = postgresDialect({ schema: "flotilla", unproven: true });
+
+/**
+ * A stand-in for databases that resemble Postgres and have less: it refuses what they wouldn't understand,
+ * is serializable, and undoes transactions of reads and of writes.
+ */
+export async function openReduced(url: string, seed = 1): Promise<Database> {
+  const random = seededRandom(seed);
+  const undoes = () => random.uint32() % undoneOneIn === 0;
+  const database = await openPostgres({ url, unproven: true, undoes });
   const understood = (statements: readonly Statement[]) => {
     for (const { text } of renderAll(statements, reducedDialect).queries) {
-      const unknown = /\b(skip locked|returning|pg_notify)\b/i.exec(text);
+      const unknown = unknownThere.exec(text);
       if (unknown) throw new Error(`a reduced database doesn't know \`${unknown[0]}\`: ${text}`);
     }
   };

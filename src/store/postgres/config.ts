@@ -30,6 +30,11 @@ export type PostgresStore = PostgresTimeouts & {
   connections?: number;
   /** The kind of pooler before the server. Detected if not given. */
   pooler?: Pooler;
+  /**
+   * Opens what only resembles Postgres, such as YugabyteDB or CockroachDB, by statements that need less.
+   * Default false: it is refused. See docs/stores.md.
+   */
+  unproven?: boolean;
 };
 
 export type PostgresTimeouts = {
@@ -88,8 +93,10 @@ const numbers: Readonly<Record<string, NumberRange>> = {
   ...Object.fromEntries(Object.keys(defaultTimeouts).map((name) => [name, range])),
 };
 const words = ["schema", "pooler"];
+const flags: Readonly<Record<string, boolean>> = { "1": true, true: true, "0": false, false: false };
+const flagNames = ["unproven"];
 const others = ["url", "pool", "password", "ssl"];
-const ours = [...words, ...Object.keys(numbers)];
+const ours = [...words, ...flagNames, ...Object.keys(numbers)];
 const tlsParameters = ["ssl", "sslmode", "sslcert", "sslkey", "sslrootcert"];
 const schemaPattern = /^[a-z_][a-z0-9_]{0,50}$/;
 
@@ -99,7 +106,7 @@ export function checkStore(given: string | PostgresStore): CheckedStore {
   if (isPool(store)) {
     throw new FlotillaError("invalid_option", "store: a pool is given as `{ pool }`");
   }
-  checkOptions("store", store, [...others, ...words, ...Object.keys(numbers)]);
+  checkOptions("store", store, [...others, ...ours]);
   const { pool, url, ssl, password } = store;
   if (pool !== undefined && !isPool(pool)) {
     throw new FlotillaError("invalid_option", "store.pool must be a pool of `pg`");
@@ -117,6 +124,9 @@ export function checkStore(given: string | PostgresStore): CheckedStore {
     if (value !== undefined) checkNumber(`store.${name}`, value, limits);
   }
   if (checked.pooler !== undefined) checkChoice("store.pooler", checked.pooler, poolers);
+  if (checked.unproven !== undefined && typeof checked.unproven !== "boolean") {
+    throw new FlotillaError("invalid_option", "store.unproven must be true or false, 1 or 0 in a URL");
+  }
   if (password !== undefined && typeof password !== "string" && typeof password !== "function") {
     throw new FlotillaError("invalid_option", "store.password must be a text or a function");
   }
@@ -171,10 +181,11 @@ export function forThread(given: PostgresStore): ThreadStore {
 }
 
 /** The options of ours that a URL names. */
-function fromUrl(url = ""): Record<string, string | number> {
-  const found: Record<string, string | number> = {};
+function fromUrl(url = ""): Record<string, string | number | boolean> {
+  const found: Record<string, string | number | boolean> = {};
   for (const [name, value] of parametersOf(url)) {
     if (words.includes(name)) found[name] = value;
+    else if (flagNames.includes(name)) found[name] = flags[value] ?? value;
     // Anything but a number stays text, and is refused with the other values.
     else if (name in numbers) found[name] = /^\d+$/.test(value) ? Number(value) : value;
     else refuseTypo(name);

@@ -17,6 +17,17 @@ import {
   timeoutsOf,
 } from "./driver.ts";
 import {
+  type Engine,
+  engineOf,
+  engineQuery,
+  isMissing,
+  isOtherEngine,
+  refusalOf,
+  sameEngineQuery,
+  tryEngine,
+  versionQuery,
+} from "./engine.ts";
+import {
   isStalePlan,
   isTooSlow,
   preparedElsewhere,
@@ -87,7 +98,8 @@ export function openConnections(parts: Parts): Connections {
   const perTransaction = beginWithSettings(store, durability);
   const perPage = beginPage(store);
   const isDeclaredPooled = store.pooler === "transaction";
-  let begin = store.pool || isDeclaredPooled ? perTransaction : undefined;
+  const { unproven = false } = store;
+  let begin = store.pool || isDeclaredPooled || unproven ? perTransaction : undefined;
   let prepared: number | undefined = isDeclaredPooled ? undefined : 0;
   let pooled = isDeclaredPooled;
   let direct = false;
@@ -106,7 +118,7 @@ export function openConnections(parts: Parts): Connections {
 
   /** True if the plans of this connection are too old. */
   const isStale = (client: pg.PoolClient): boolean => {
-    if (prepared === undefined) return false;
+    if (prepared === undefined || unproven) return false;
     const nowMs = clock.monotonic();
     const { madeMs, slow } = plans.get(client) ?? { madeMs: -Infinity, slow: false };
     const stale = nowMs - madeMs >= (slow ? plansKeptMs : fastPlansKeptMs);
@@ -154,24 +166,76 @@ export function openConnections(parts: Parts): Connections {
     return preparedElsewhere(cause);
   };
 
-  const inspect = async (): Promise<void> => {
-    const client = await take("read");
-    const ask = `select pg_backend_pid() as pid, current_setting('${sessionMark}', true) as mark`;
-    const processId = (client as { processID?: number | null }).processID ?? undefined;
-    const [rows] = await transact(client, [{ text: ask, values: [] }], {
-      ...transactOptions(),
-      prepared: undefined,
+  /** What the server said of itself when it was last looked at, and the connections that lead to it. */
+  let version: string | undefined;
+  let known = new WeakSet<pg.PoolClient>();
+
+  const askAlone = async (text: string, { kind, bare = false }: { kind: Kind; bare?: boolean }) => {
+    const client = await take(kind);
+    const options = { ...transactOptions(), prepared: undefined };
+    const [rows] = await transact(client, [{ text, values: [] }], {
+      ...options,
+      ...(bare && { begin: undefined }),
     });
-    const { pid, mark } = rows![0]!;
+    return { client, row: rows![0]! };
+  };
+
+  /** Refuses a server that can't be used, before anything is made there. */
+  const checkEngine = async (engine: Engine): Promise<void> => {
+    const isTried = engine.kind === "other" && !unproven;
+    const refusal = refusalOf(engine, { unproven, lacks: isTried ? await tryOut() : [] });
+    if (refusal) throw refusal;
+  };
+  const tryOut = async (): Promise<string[]> => {
+    const client = await take("read");
+    let usable = false;
+    try {
+      const lacks = await tryEngine(async (text) => (await client.query(text)).rows as Row[]);
+      usable = true;
+      return lacks;
+    } catch (error) {
+      throw postgresError(error, { sent: true });
+    } finally {
+      client.release(!usable);
+    }
+  };
+
+  const takeAsKnown = async (client: pg.PoolClient, row: Row): Promise<void> => {
+    await checkEngine(engineOf({ version: row["version"], hasDsql: row["has_dsql"] }));
+    version = row["version"] as string;
+    known.add(client);
+  };
+
+  /** After an error by which the server lacks something: throws what the server is, if that is why. */
+  const explain = async (kind: Kind, error: unknown): Promise<never> => {
+    // Not all that resembles Postgres has our functions and settings, but all of it says what it is.
+    if (isMissing(error)) {
+      const { row } = await askAlone(versionQuery, { kind, bare: true });
+      await checkEngine(engineOf({ version: row["version"] }));
+    }
+    throw error;
+  };
+
+  const inspect = async (kind: Kind): Promise<void> => {
+    known = new WeakSet();
+    const session = `pg_backend_pid() as pid, current_setting('${sessionMark}', true) as mark`;
+    const { client, row } = await askAlone(`select ${session}, ${engineQuery}`, { kind }).catch(
+      (error: unknown) => explain(kind, error),
+    );
+    await takeAsKnown(client, row);
+    // A pooler that is declared is believed.
+    if (isDeclaredPooled) return;
+    const { pid, mark } = row;
+    const processId = (client as { processID?: number | null }).processID ?? undefined;
     // A pooler invents the process id that a session is cancelled by.
     pooled = processId !== undefined && processId !== pid;
-    direct = processId === pid;
+    direct = processId === pid && !unproven;
     if (mark !== "on") begin = perTransaction;
   };
   let inspected: Promise<void> | undefined;
   const inspectOnce = (): Promise<void> | undefined => {
     if (isDeclaredPooled) return undefined;
-    return (inspected ??= inspect().catch((error: unknown) => {
+    return (inspected ??= inspect("read").catch((error: unknown) => {
       inspected = undefined;
       throw error;
     }));
@@ -197,20 +261,35 @@ export function openConnections(parts: Parts): Connections {
   const cold = createSemaphore(coldConnections(store), waits);
   // Of a caller's pool, pages and cold reads together take no more than cold reads may.
   const page = store.pool ? cold : createSemaphore(maxPageConnections, waits);
+  /**
+   * Looks at the server by the first transaction of each connection, which may lead to another server than
+   * those before, such as after a failover. Then nothing of that transaction is done.
+   */
+  const lookFor = (client: pg.PoolClient): Query[] => {
+    if (version === undefined) return [{ text: `select ${engineQuery}`, values: [] }];
+    return known.has(client) ? [] : [sameEngineQuery(version)];
+  };
   const ask = async (kind: Kind, queries: readonly Query[]): Promise<Row[][]> => {
     for (let tries = 1; ; tries++) {
       const client = await take(kind);
       const replan = isStale(client);
       const sentMs = clock.monotonic();
+      const look = lookFor(client);
       try {
         const begun =
           kind === "page" ? { ...transactOptions(), begin: perPage } : transactOptions();
-        const tables = await transact(client, queries, { ...begun, replan });
+        const tables = await transact(client, [...look, ...queries], { ...begun, replan });
+        if (version === undefined) await takeAsKnown(client, tables[0]![0]!);
+        known.add(client);
         // A transaction that plans anew is slow for that.
         if (!replan) noteSpeed(client, clock.monotonic() - sentMs);
-        return tables;
+        return tables.slice(look.length);
       } catch (error) {
-        if (tries >= maxTries || !learn(error)) throw error;
+        const cause = error instanceof FlotillaError ? error.cause : error;
+        if (version === undefined && isMissing(error)) await explain(kind, error);
+        if (tries >= maxTries) throw error;
+        if (look.length > 0 && isOtherEngine(cause)) await inspect(kind);
+        else if (!learn(error)) throw error;
       }
     }
   };

@@ -1,4 +1,6 @@
-import type { Dialect, RowValues } from "../sql.ts";
+import { FlotillaError } from "../../base/errors.ts";
+import type { Dialect, RowValues, TableName } from "../sql.ts";
+import { hintChannel } from "./notifications.ts";
 
 const now = "floor(extract(epoch from statement_timestamp()) * 1000)::bigint";
 
@@ -10,39 +12,49 @@ const special = /["\\]/g;
 // oxlint-disable-next-line no-control-regex
 const escapedInJson = /[\u0000-\u001f\ud800-\udfff]/;
 
-/** Features of Postgres that a reduced database may lack. */
-export type Feature = "notify" | "returning" | "skip locked";
+/** The primary keys of tables whose rows are found by their address. */
+const keys: Partial<Record<TableName, readonly string[]>> = {
+  bus_message: ["address", "sender", "seq"],
+  schedule: ["schedule_id"],
+  series: ["span", "at", "subject", "pod"],
+  step_journal: ["owner_id", "part", "key"],
+  task: ["task_id"],
+};
 
 export type PostgresDialectOptions = {
   schema: string;
-  without?: readonly Feature[];
+  /**
+   * The reduced dialect, for what only resembles Postgres: without row addresses, `skip locked`,
+   * `returning`, advisory locks, unlogged tables and space beside rows.
+   */
+  unproven?: boolean;
   /** Whether the end of a connection shows in the server's view of its connections. */
   seesConnections?: boolean;
 };
 
 /** Rows are sent as one array per column, which the server unpacks faster than JSON. */
 export function postgresDialect(options: PostgresDialectOptions): Dialect {
-  const { schema, without = [], seesConnections = false } = options;
+  const { schema, unproven: isReduced = false, seesConnections = false } = options;
   return {
     words: {
       // As a subquery it is evaluated once, and not for every row.
       now: `(select ${now})`,
       starting_now: now,
       key_text: `text ${byBytes}`,
-      unlogged: "unlogged",
-      row_address: "ctid",
+      unlogged: isReduced ? "" : "unlogged",
       new_id: newId(),
       // `create schema if not exists` needs a privilege on the database even if the schema exists.
       create_schema: `do $$ begin if to_regnamespace('${schema}') is null then create schema ${schema}; end if; end $$`,
       foreign_tables: foreignIn(schema),
       json_reader: jsonReader(schema),
-      migration_lock: `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
+      wake_function: wakeFunction(schema, isReduced),
+      migration_lock: isReduced
+        ? lockMigrationRow(schema)
+        : `select pg_advisory_xact_lock(hashtext('${schema} migrations'))`,
       // Without skipping, claims wait for each other instead.
-      for_update_skip_locked: without.includes("skip locked")
-        ? "for update"
-        : "for update skip locked",
+      for_update_skip_locked: isReduced ? "for update" : "for update skip locked",
       for_update_of_task: "for update of task",
-      for_update_of_task_skip_locked: without.includes("skip locked")
+      for_update_of_task_skip_locked: isReduced
         ? "for update of task"
         : "for update of task skip locked",
       // An update that changes no key, such as a heartbeat, does not wait for it.
@@ -53,15 +65,19 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
         ? "select pid from pg_stat_activity"
         : "select null::integer where false",
     },
-    returning: !without.includes("returning"),
+    returning: !isReduced,
     locksRows: true,
     table: (name) => `${schema}.${name}`,
     index: (name) => name,
     dropIndex: (name) => `drop index ${schema}.${name}`,
     placeholder: (position) => `$${position}`,
     // A task has three row versions in its life. Side by side they take fewer pages than far apart.
-    leaveSpace: (table) => `alter table ${table} set (fillfactor = 50)`,
-    among: (column, found) => `${column} = any(array(${found}))`,
+    leaveSpace: (table) =>
+      isReduced ? "select 1" : `alter table ${table} set (fillfactor = 50)`,
+    rowAddress: (table) => (isReduced ? keyOf(table) : ["ctid"]),
+    // A key of several columns can't be an element of an array.
+    among: (column, found) =>
+      column.includes(", ") ? `(${column}) in (${found})` : `${column} = any(array(${found}))`,
     jsonAt(column, { path, value }, bind) {
       const names = bind(`{${path.map(quoted).join(",")}}`);
       return `${schema}.json_of(${column}) #> ${names}::text[] = ${bind(JSON.stringify(value))}::jsonb`;
@@ -80,6 +96,24 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
   };
 }
 
+function keyOf(table: TableName): readonly string[] {
+  const key = keys[table];
+  if (key) return key;
+  throw new FlotillaError("internal", `the primary key of ${table} isn't listed`);
+}
+
+/**
+ * Keeps other migrations out by the first row of those that were applied. In an empty store there is none:
+ * there, of two that create the schema or its first table, the second fails when the first has committed.
+ */
+function lockMigrationRow(schema: string): string {
+  return `do $$ begin
+    if to_regclass('${schema}.migration') is not null then
+      perform 1 from ${schema}.migration where id = 1 for update;
+    end if;
+  end $$`;
+}
+
 /**
  * Text as JSON, or null where it isn't any: a cast would fail the whole statement for one such row.
  * `is json`, which tells that, came with version 16.
@@ -92,6 +126,21 @@ function jsonReader(schema: string): string {
     exception when data_exception or program_limit_exceeded then
       return null;
     end $$`;
+}
+
+/**
+ * Does what our own writes do that bring work. It runs with the rights of its owner, so that a role which
+ * may only insert tasks can call it; all that it learns or changes is whether idle pods look for work.
+ */
+function wakeFunction(schema: string, isReduced: boolean): string {
+  const body = isReduced
+    ? "select 1"
+    : `select pg_notify('${hintChannel(schema)}', '')
+        where exists (select 1 from ${schema}.pod where waiting = 1 and status = 'up')`;
+  return `create or replace function ${schema}.wake() returns void
+    language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+      ${body}
+    $$`;
 }
 
 /** Objects that belong to extensions are ignored. */

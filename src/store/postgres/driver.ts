@@ -86,8 +86,9 @@ export function startUpConfig(store: PostgresTimeouts, durability: Durability): 
 }
 
 /** Begins a transaction with the same settings, for sessions that do not have them. */
-export function beginWithSettings(store: PostgresTimeouts, durability: Durability): string[] {
+export function beginWithSettings(store: PostgresStore, durability: Durability): string[] {
   const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
+  if (store.unproven) return beginReduced(store);
   return [
     "begin isolation level read committed",
     `set local statement_timeout = ${statementTimeoutMs}`,
@@ -99,11 +100,31 @@ export function beginWithSettings(store: PostgresTimeouts, durability: Durabilit
 }
 
 /**
+ * The isolation that databases which resemble Postgres give at most or at least, and the settings that they
+ * know.
+ */
+function beginReduced(store: PostgresTimeouts): string[] {
+  const { statementTimeoutMs, lockTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
+  return [
+    "begin isolation level serializable",
+    `set local statement_timeout = ${statementTimeoutMs}`,
+    `set local lock_timeout = ${lockTimeoutMs}`,
+    `set local idle_in_transaction_session_timeout = ${idleInTransactionTimeoutMs}`,
+  ];
+}
+
+/**
  * Begins the read of a page. Where the statistics of a table are off, the server may take reading and
  * sorting all of it for cheaper than the end of an index, which is all that a page needs.
  */
-export function beginPage(store: PostgresTimeouts): string[] {
+export function beginPage(store: PostgresStore): string[] {
   const { statementTimeoutMs, idleInTransactionTimeoutMs } = timeoutsOf(store);
+  if (store.unproven) {
+    return beginReduced({
+      ...store,
+      statementTimeoutMs: Math.min(statementTimeoutMs, pageReadMs),
+    });
+  }
   return [
     "begin isolation level read committed read only",
     `set local statement_timeout = ${Math.min(statementTimeoutMs, pageReadMs)}`,

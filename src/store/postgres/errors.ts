@@ -112,9 +112,13 @@ export function isTooSlow(error: unknown): boolean {
   return sqlState(error) === "57014";
 }
 
-/** A pooler refused the startup settings of a session. */
+/** A pooler, or a server that isn't Postgres, refused the startup settings of a session. */
 export function refusesSettings(error: unknown): boolean {
-  return sqlState(error) === "08P01" && /startup parameter/.test(messageOf(error));
+  const state = sqlState(error) ?? "";
+  return (
+    ["08P01", "0A000", "42704"].includes(state) &&
+    /(startup|configuration) parameter/.test(messageOf(error))
+  );
 }
 
 /** True for an error that the server sent, and not one of the connection. */

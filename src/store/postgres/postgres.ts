@@ -4,10 +4,10 @@ import { FlotillaError } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
 import { checkWanted, type Database, type Durability, type OnStoreEvent } from "../database.ts";
-import { render, renderAll } from "../sql.ts";
+import { type Query, render, renderAll } from "../sql.ts";
 import { postgresTransaction } from "../caller-transaction.ts";
-import { openConnections } from "./connections.ts";
-import { type Feature, postgresDialect } from "./dialect.ts";
+import { type Connections, openConnections } from "./connections.ts";
+import { postgresDialect } from "./dialect.ts";
 import { loadDriver } from "./driver.ts";
 import { undoneBy, wasUndone } from "./errors.ts";
 import {
@@ -22,8 +22,10 @@ import { checkStore, type PostgresStore } from "./config.ts";
 
 export type PostgresOptions = PostgresStore & {
   durability?: Durability;
-  /** Features to do without, to simulate a reduced database in tests. */
-  without?: readonly Feature[];
+  /** False if other processes are woken in another way. Default true. */
+  notifies?: boolean;
+  /** Of tests: says of each transaction whether the server is to undo it, as for another's sake. */
+  undoes?: () => boolean;
   /** Whether writes may refer to `liveConnections`, which is found out at the first one. */
   watchesConnections?: boolean;
   clock?: Clock;
@@ -38,13 +40,13 @@ const maxUndoneRetries = 10;
 /** A Postgres database, shared by any number of pods. Needs no state in the session. */
 export async function openPostgres(options: PostgresOptions): Promise<Database> {
   const { durability = "full", log = silentLogger, clock = systemClock, ...rest } = options;
-  const { without = [], watchesConnections = false, onEvent, ...given } = rest;
+  const { notifies: wakes = true, watchesConnections = false, undoes, onEvent, ...given } = rest;
   const store = checkStore(given);
-  const { schema } = store;
+  const { schema, unproven = false } = store;
   const driver = await loadDriver();
-  const dialect = postgresDialect({ schema, without });
-  const seeing = postgresDialect({ schema, without, seesConnections: true });
-  const notifies = !without.includes("notify");
+  const dialect = postgresDialect({ schema, unproven });
+  const seeing = postgresDialect({ schema, unproven, seesConnections: true });
+  const notifies = wakes && !unproven;
   const connections = openConnections({ driver, store, durability, clock, log });
   let secret: string | undefined;
   const channelKey = async (): Promise<ChannelKey> => {
@@ -62,6 +64,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
     log,
     onForged: () => onEvent?.({ type: "forged" }),
   });
+  const transact: Connections["run"] = (kind, queries, wanted) =>
+    retryUndone(
+      () => connections.run(kind, undoes?.() ? [...queries, undoing] : queries, wanted),
+      onEvent,
+    );
   let closing: Promise<unknown> | undefined;
   const underWay = new Set<Promise<unknown>>();
 
@@ -80,7 +87,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       guarded(async () => {
         const kind = page ? "page" : cold ? "cold" : "read";
         const queries = [render(statement, dialect)];
-        const [rows] = await connections.run(kind, queries, () => checkWanted(signal));
+        const [rows] = await transact(kind, queries, () => checkWanted(signal));
         return rows!;
       }),
     write: (statements, options = {}) =>
@@ -90,23 +97,21 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
         const { notify = false, lossy = false } = options;
         const channels = (notifies && options.channels) || [];
         if (notify && notifies) queries.push(notifyQuery(schema));
-        if (channels.length > 0 || lossy) {
+        if (channels.length > 0 || (lossy && !unproven)) {
           const key = channels.length > 0 ? await channelKey() : { schema, secret: undefined };
           queries.push(notifyChannelsQuery(key, { ...options, channels }));
         }
-        const tables = await retryUndone(() => connections.run("write", queries), onEvent).catch(
-          (error: unknown) => {
-            // The right to see them may have been revoked, and no beat may fail for that twice.
-            if (sees) connections.forgetSeen();
-            throw error;
-          },
-        );
+        const tables = await transact("write", queries).catch((error: unknown) => {
+          // The right to see them may have been revoked, and no beat may fail for that twice.
+          if (sees) connections.forgetSeen();
+          throw error;
+        });
         return answerAt.map((at) => tables[at]!);
       }),
     notifiesOnlyIdle: notifies,
     writesAtOnce: true,
     subscribe: notifies ? notifications.subscribe : () => () => {},
-    within: (handle) => postgresTransaction(handle, { schema, without }),
+    within: (handle) => postgresTransaction(handle, { schema, unproven, notifies }),
     async close() {
       connections.refuseWaiting(closedError());
       closing ??= awake(Promise.all([notifications.close(), ...underWay]).then(connections.end));
@@ -124,7 +129,12 @@ function awake<Answer>(closing: Promise<Answer>): Promise<Answer> {
   return closing.finally(systemClock.after(Infinity, () => {}));
 }
 
-/** Retries a transaction that was undone because of another one. */
+const undoing: Query = {
+  text: "do $$ begin raise exception using errcode = '40001'; end $$",
+  values: [],
+};
+
+/** Retries a transaction, of reads or of writes, that was undone because of another one. */
 async function retryUndone<Answer>(
   ask: () => Promise<Answer>,
   onEvent: OnStoreEvent = () => {},

@@ -1,5 +1,5 @@
 import pg from "pg";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import { updateIdle, beat } from "../../pods/sql.ts";
 import { claimTasks } from "../../tasks/sql/claim.ts";
@@ -7,7 +7,8 @@ import { type Finish, finishTasks } from "../../tasks/sql/finish.ts";
 import type { Database, Row } from "../database.ts";
 import { temporaryDatabase } from "../contract/kinds.ts";
 import { migrate } from "../migrate.ts";
-import { type Query, renderAll, sql, type Statement, table } from "../sql.ts";
+import { migrations } from "../schema.ts";
+import { literal, type Query, renderAll, sql, type Statement, table } from "../sql.ts";
 import { reducedDialect, openReduced } from "../contract/reduced-postgres.ts";
 import { openPostgres } from "./postgres.ts";
 
@@ -156,4 +157,103 @@ test("nothing listens, and no commit is notified", async () => {
   await until("the witness to be told", () => told === 1);
   await whole.close();
   await witness.end();
+});
+
+describe("a transaction that the server undoes", () => {
+  const counting = (undoes: () => boolean) => {
+    const events: string[] = [];
+    const opened = openPostgres({
+      url,
+      unproven: true,
+      undoes,
+      onEvent: (event) => events.push(event.type),
+    });
+    return { opened, events };
+  };
+  const atFirst = () => {
+    let undone = 0;
+    return () => undone++ < 3;
+  };
+
+  test("is made again, whether it reads or writes", async () => {
+    const reading = counting(atFirst());
+    const reader = await reading.opened;
+    expect(await reader.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    expect(reading.events).toEqual(["contended", "contended", "contended"]);
+    await reader.close();
+
+    const writing = counting(atFirst());
+    const writer = await writing.opened;
+    await writer.write([sql`insert into ${tasks} (task_id, name) values ('once', 'a')`]);
+    expect(writing.events).toEqual(["contended", "contended", "contended"]);
+    expect(await writer.read(sql`select task_id from ${tasks}`)).toEqual([{ task_id: "once" }]);
+    await writer.close();
+  });
+
+  test("without end is refused as busy, and counted each time", async () => {
+    const { opened, events } = counting(() => true);
+    const busy = await opened;
+    const insert = sql`insert into ${tasks} (task_id, name) values ('never', 'a')`;
+    await expect(busy.write([insert])).rejects.toMatchObject({ code: "store_busy" });
+    await expect(busy.read(sql`select 1`)).rejects.toMatchObject({ code: "store_busy" });
+    expect(events).toHaveLength(2 * 9);
+    expect(new Set(events)).toEqual(new Set(["contended"]));
+    await busy.close();
+    expect(await database.read(sql`select task_id from ${tasks}`)).toEqual([]);
+  });
+
+  test("in answer to its commit is known to be undone", async () => {
+    await database.write([
+      sql`create table scratch (id integer)`,
+      sql`create function undo() returns trigger language plpgsql as $$
+        begin raise exception using errcode = '40001'; end $$`,
+      sql`create constraint trigger undo after insert on scratch
+        deferrable initially deferred for each row execute function undo()`,
+    ]);
+    await expect(database.write([sql`insert into scratch values (1)`])).rejects.toMatchObject({
+      code: "store_busy",
+    });
+    expect(await database.read(sql`select id from scratch`)).toEqual([]);
+  });
+});
+
+describe("migrations without advisory locks", () => {
+  const steps = [1, 2, 3].map((id) => ({
+    name: `step ${id}`,
+    needs: 1,
+    statements: [
+      sql`create table step_${literal(id)} (id integer)`,
+      sql`insert into step_${literal(id)} values (${id})`,
+    ],
+  }));
+
+  test.each([0, 1])("of ten at once are made once each, from step %i on", async (applied) => {
+    const fresh = await temporaryDatabase();
+    const others = await Promise.all(
+      Array.from({ length: 10 }, (_, seed) => openReduced(fresh.url, seed)),
+    );
+    if (applied > 0) await migrate(others[0]!, { migrations: steps.slice(0, applied) });
+    const states = await Promise.all(others.map((each) => migrate(each, { migrations: steps })));
+    for (const state of states) expect(state).toMatchObject({ version: 3, pending: [] });
+    for (const id of [1, 2, 3]) {
+      const stored = await others[0]!.read(sql`select id from step_${literal(id)}`);
+      expect(stored).toEqual([{ id }]);
+    }
+    await Promise.all(others.map((each) => each.close()));
+    await fresh.remove();
+  });
+
+  test("wait for one that is under way, before they do anything", async () => {
+    const other = await transaction();
+    await other.write(sql`select id from ${table("migration")} where id = 1 for update`);
+    const next = { name: "next", needs: 1, statements: [sql`create table next_step (id integer)`] };
+    const migrating = migrate(database, { migrations: [...migrations, next] });
+    await until("the migration to wait", somebodyWaits);
+    const numbered = await database.read(
+      sql`select id from ${table("migration")} where id > ${migrations.length}`,
+    );
+    expect(numbered).toEqual([]);
+    await other.commit();
+    expect(await migrating).toMatchObject({ version: migrations.length + 1 });
+  });
 });

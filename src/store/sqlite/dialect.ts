@@ -26,7 +26,6 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       starting_now: now,
       key_text: "text",
       unlogged: "",
-      row_address: "rowid",
       new_id: newId(now),
       // A file needs no schema, and its one writer is a lock already.
       create_schema: "select 1",
@@ -37,6 +36,8 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
         order by name`,
       migration_lock: "select 1",
       json_reader: "select 1",
+      // Other processes see a commit by the file.
+      wake_function: "select 1",
       for_update_skip_locked: "",
       for_update_of_task: "",
       for_update_of_task_skip_locked: "",
@@ -54,6 +55,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     placeholder: () => "?",
     // Rows are updated in place.
     leaveSpace: () => "select 1",
+    rowAddress: () => ["rowid"],
     among: (column, found) => `${column} in (${found})`,
     jsonAt(column, { path, value }, bind) {
       const steps = `$${path.map((name) => `."${name}"`).join("")}`;

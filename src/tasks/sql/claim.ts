@@ -90,7 +90,7 @@ export function unparkDue(): Statement {
   return sql`
     update ${tasks} set parked = ${readyOrLimited}, last_update = ${now}
     where ${isAmong(sql`
-      select ${rowAddress} from ${tasks}
+      select ${rowAddress("task")} from ${tasks}
       where ${isDelayed} and run_at <= ${now}
       order by run_at ${limit(maxUnparked)} ${forUpdateSkipLocked}`)}`;
 }
@@ -131,7 +131,7 @@ export function claimTasks(claim: ClaimCall): Statement {
     partsFrom(claim.maxByName?.has(name) ? undefined : claim.from).map((part) => ({
       name,
       statement: sql`select * from (
-      select ${rowAddress} as address, task_id, priority, created_at from ${tasks}
+      select ${rowAddress("task")} as address, task_id, priority, created_at from ${tasks}
       where name = ${name} and ${isReady} and ${isDue}
         ${part} ${notNewer(claim, [name])} ${notHeld(claim)}
       order by priority desc, created_at, task_id ${limitOfName(claim, name)} ${forUpdateSkipLocked}) of_name`,
@@ -181,7 +181,7 @@ export function levelsInUse(names: readonly string[], max = maxLevels): Statemen
 /** Like `claimTasks`, but oldest first regardless of priority, so that nothing starves. */
 export function claimOldest(claim: ClaimCall, levels: readonly Level[]): Statement {
   const ofLevel = ({ name, priority }: Level) => sql`select * from (
-      select ${rowAddress} as address, task_id, created_at from ${tasks}
+      select ${rowAddress("task")} as address, task_id, created_at from ${tasks}
       where name = ${name} and ${isReady}
         and priority = ${priority} and ${isDue} ${notNewer(claim, [name])} ${notHeld(claim)}
       order by created_at, task_id ${limit(claim.limit)} ${forUpdateSkipLocked}) of_level`;
@@ -471,7 +471,7 @@ function firstAlone(
   ending: Statement | typeof forUpdateSkipLocked,
 ): Statement {
   const part = (parked: Statement) => sql`select * from (
-    select ${rowAddress} as address, task_id, name, tenant, concurrency_key, limited, created_at
+    select ${rowAddress("task")} as address, task_id, name, tenant, concurrency_key, limited, created_at
     from ${tasks} task
     where name in (${list(names)}) and status = 'pending' and ${parked} and ${runsAlone}
       and ${isDue} and ${which}

@@ -162,7 +162,7 @@ export function claimCandidates(
   { alone = false }: { alone?: boolean } = {},
 ): Statement {
   const tried = sql`
-    select task.${rowAddress} as address, wanted.place, task.tenant, task.concurrency_key
+    select ${rowAddress("task", sql`task`)} as address, wanted.place, task.tenant, task.concurrency_key
     from ${candidateRows(candidates)} wanted
     join ${tasks} task on task.task_id = wanted.task_id
     where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
@@ -204,7 +204,7 @@ export function blockCandidates(claim: ClaimCall, candidates: readonly Candidate
     where claimed_by = ${claim.podId} and claim_call = ${claim.call} and status = 'claimed')`;
   const full = (columns: Statement, lock: typeof forUpdateOfTask) => sql`
     with tried as (
-      select task.${rowAddress} as address, task.task_id, task.concurrency_key as scope
+      select ${rowAddress("task", sql`task`)} as address, task.task_id, task.concurrency_key as scope
       from ${candidateRows(keyed)} wanted join ${tasks} task on task.task_id = wanted.task_id
       where ${isPending(sql`task`)} and task.parked = ${parkedAs.limited}
         and task.concurrency_key = wanted.concurrency_key
@@ -344,7 +344,7 @@ function unblockOne(scopes: readonly string[]): Statement {
     update ${tasks} set parked = ${parkedAs.limited}, blocked_by = null
     where status = 'pending' and ${isAmong(sql`
       with next as materialized (
-        select wanted.scope, (select ${rowAddress} from ${tasks} task
+        select wanted.scope, (select ${rowAddress("task")} from ${tasks} task
           where task.blocked_by = wanted.scope and ${ofTask.isBlocked}
           order by task.priority desc, task.created_at, task.task_id limit 1 ${forUpdateOfTaskSkipLocked}) as address
         from ${wanted} wanted)
@@ -355,7 +355,7 @@ function unblockOne(scopes: readonly string[]): Statement {
 function firstBlocked(scopes: readonly string[], count: number): Statement {
   const parts = padded(scopes, "").map(
     (scope) => sql`select * from (
-      select ${rowAddress} as address, blocked_by, priority, created_at, task_id from ${tasks}
+      select ${rowAddress("task")} as address, blocked_by, priority, created_at, task_id from ${tasks}
       where blocked_by = ${scope} and ${isBlocked}
       order by priority desc, created_at, task_id ${limit(count)} ${forUpdateSkipLocked}) of_scope`,
   );

@@ -239,7 +239,7 @@ function updateDependents(dependents: Statement, status = sql`dependency.status`
 /** The tasks that a query names by `id`. Each is looked up on its own, for the same reason. */
 function named(ids: Statement) {
   return isAmong(sql`
-    select (select ${rowAddress} from ${tasks} task where task.task_id = named.id)
+    select (select ${rowAddress("task")} from ${tasks} task where task.task_id = named.id)
     from (${ids}) named`);
 }
 

@@ -77,9 +77,13 @@ export function recoverTasks(orphans: readonly Orphan[]): Statement {
       claim_token = ${token},
       deaths = ${deaths}, retry_count = ${failures}, claimed_by = null, claim_call = null, last_update = ${now}
     from ${silent} orphan
-    where ${isOrphan(tasks)} and ${isLockable(sql`
-      select ${rowAddress} from ${tasks}
-      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${forUpdateSkipLocked}`)}
+    where ${isOrphan(tasks)} and ${isLockable(
+      sql`
+      select ${rowAddress("task")} from ${tasks}
+      where ${isAmong(sql`select task_id from ${orphanRows(orphans)} wanted`, sql`task_id`)} ${forUpdateSkipLocked}`,
+      // The rows of orphans have a column of the same name.
+      rowAddress("task", tasks),
+    )}
     ${returning(sql`${tasks}.task_id, ${tasks}.name, ${tasks}.status, ${tasks}.claim_token`, {
       before: sql`
         select task.task_id, task.name, ${recovered.status} as status,
@@ -182,7 +186,7 @@ export function deleteFinished(
     where not exists (select 1 from ${tasks} task where task.task_id = old.task_id)`;
   return [
     sql`delete from ${tasks} where ${isAmong(sql`
-      select ${rowAddress} from ${tasks}
+      select ${rowAddress("task")} from ${tasks}
       where ${isAmong(sql`select task_id from ${old} old`, sql`task_id`)}
         and ${isOld(kept)} and ${hasNoOpenDependents} ${forUpdateSkipLocked}`)}`,
     ...entry({

@@ -164,10 +164,13 @@ export function forgetParts(
 ): Statement {
   const over = rows({ task_id: "text", part: "text" }, parts);
   return sql`
-    delete from ${journal} where ${isAmong(sql`
-      select stored.${rowAddress} from ${over} over_part
+    delete from ${journal} where ${isAmong(
+      sql`
+      select ${rowAddress("step_journal", sql`stored`)} from ${over} over_part
       join ${journal} stored on stored.owner_id = over_part.task_id and stored.part = over_part.part
-      where over_part.task_id in (select task.task_id from ${fence(sql`task`)})`)}`;
+      where over_part.task_id in (select task.task_id from ${fence(sql`task`)})`,
+      sql`${rowAddress("step_journal")}`,
+    )}`;
 }
 
 /** Forgets single steps of a task, by their keys, and what is stored within them. */
@@ -251,11 +254,14 @@ function deleteWithin(outer: readonly TaskStep[]): Statement {
     ),
   );
   return sql`
-    delete from ${journal} where ${isAmong(sql`
-      select inner_step.${rowAddress} from ${ranges} given
+    delete from ${journal} where ${isAmong(
+      sql`
+      select ${rowAddress("step_journal", sql`inner_step`)} from ${ranges} given
       join ${journal} stored on stored.owner_id = given.task_id and stored.part = given.part
         and stored.key = given.key and stored.token = given.token and stored.seq = given.seq
       join ${journal} inner_step on inner_step.owner_id = given.task_id
         and inner_step.part = given.part
-        and inner_step.key >= given.low and inner_step.key < given.high`)}`;
+        and inner_step.key >= given.low and inner_step.key < given.high`,
+      sql`${rowAddress("step_journal")}`,
+    )}`;
 }
