@@ -65,8 +65,9 @@ async function ask(text: string): Promise<Record<string, unknown>[]> {
   const client = new pg.Client(url);
   await client.connect();
   try {
-    const answer = (await client.query(text)) as unknown;
-    return [answer].flat().at(-1).rows as Record<string, unknown>[];
+    // Of several statements it gives the answers to all.
+    const answers = [await client.query(text)].flat() as pg.QueryResult[];
+    return answers.at(-1)!.rows;
   } finally {
     await client.end();
   }
@@ -91,7 +92,11 @@ const lackingSettings = `
 
 describe("opening", () => {
   test.each([
-    ["CockroachDB", says.cockroach, /CockroachDB 25\.2\.1, .*lacks row addresses \(ctid\).*unproven=1/],
+    [
+      "CockroachDB",
+      says.cockroach,
+      /CockroachDB 25\.2\.1, .*lacks row addresses \(ctid\).*unproven=1/,
+    ],
     ["YugabyteDB", says.yugabyte, /YugabyteDB 2025\.1\.0\.0.*lacks row addresses.*unproven=1/],
     ["Redshift", says.redshift, /Amazon Redshift 1\.0\.117891, .*lacks keys that are enforced/],
     ["a version that is out of support", says.old, /Postgres 14\.20, and 15 is the oldest/],
@@ -166,9 +171,9 @@ describe("opening", () => {
       message: expect.stringMatching(new RegExp(`Elephantine 3.1, .* but lacks ${lacks}`)),
     });
     await nothingMade();
-    expect(await ask("select count(*)::int as left from pg_class where relname ~ 'trial'")).toEqual([
-      { left: 0 },
-    ]);
+    expect(await ask("select count(*)::int as left from pg_class where relname ~ 'trial'")).toEqual(
+      [{ left: 0 }],
+    );
   });
 });
 

@@ -13,7 +13,7 @@ set mark = moved.mark, after_at = moved.after_at, next_at = moved.next_at, error
 from (select schedule_id collate "C" as schedule_id, seen_at, seen_revision, mark collate "C" as mark, after_at, next_at, last_at, last_task_id collate "C" as last_task_id, error collate "C" as error from unnest($1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (schedule_id, seen_at, seen_revision, mark, after_at, next_at, last_at, last_task_id, error)) moved
 where flotilla.schedule.schedule_id = moved.schedule_id and flotilla.schedule.paused = 0
   and flotilla.schedule.next_at = moved.seen_at and flotilla.schedule.revision = moved.seen_revision
-  and ctid = any(array(
+  and flotilla.schedule.ctid = any(array(
   select ctid from flotilla.schedule
   where schedule_id in (select schedule_id from (select schedule_id collate "C" as schedule_id from unnest($10::text[]) as each_row (schedule_id)) wanted) for update skip locked))
 returning flotilla.schedule.schedule_id

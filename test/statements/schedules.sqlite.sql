@@ -13,7 +13,7 @@ set mark = moved.mark, after_at = moved.after_at, next_at = moved.next_at, error
 from (select value ->> 0 as schedule_id, value ->> 1 as seen_at, value ->> 2 as seen_revision, value ->> 3 as mark, value ->> 4 as after_at, value ->> 5 as next_at, value ->> 6 as last_at, value ->> 7 as last_task_id, value ->> 8 as error from jsonb_each(?)) moved
 where flotilla_schedule.schedule_id = moved.schedule_id and flotilla_schedule.paused = 0
   and flotilla_schedule.next_at = moved.seen_at and flotilla_schedule.revision = moved.seen_revision
-  and rowid in (
+  and flotilla_schedule.rowid in (
   select rowid from flotilla_schedule
   where schedule_id in (select schedule_id from (select value ->> 0 as schedule_id from jsonb_each(?)) wanted) )
 returning flotilla_schedule.schedule_id

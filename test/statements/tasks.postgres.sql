@@ -1612,7 +1612,7 @@ where stored.owner_id = flotilla.task.task_id and stored.part = ''
 from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($5::text[], $6::bigint[], $7::text[], $8::bigint[]) as each_row (task_id, token, pod_id, beat)) orphan
 where flotilla.task.task_id = orphan.task_id and flotilla.task.claim_token = orphan.token
 and flotilla.task.status = 'claimed' and flotilla.task.claimed_by = orphan.pod_id
-and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and ctid = any(array(
+and coalesce((select pod.beat from flotilla.pod pod where pod.pod_id = orphan.pod_id), -1) = orphan.beat and flotilla.task.ctid = any(array(
   select ctid from flotilla.task
   where task_id = any(array(select task_id from (select task_id collate "C" as task_id, token, pod_id collate "C" as pod_id, beat from unnest($9::text[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (task_id, token, pod_id, beat)) wanted)) for update skip locked))
 returning flotilla.task.task_id, flotilla.task.name, flotilla.task.status, flotilla.task.claim_token

@@ -3,7 +3,16 @@ import { FlotillaError } from "../../base/errors.ts";
 import { type MovableClock, eventLoopTurns, until } from "../../base/contract/movable-clock.ts";
 import { type Database, pageReads } from "../database.ts";
 import { migrate } from "../migrate.ts";
-import { createSchema, now, returning, rows, sql, type Statement, table, type TableName } from "../sql.ts";
+import {
+  createSchema,
+  now,
+  returning,
+  rows,
+  sql,
+  type Statement,
+  table,
+  type TableName,
+} from "../sql.ts";
 
 /** A kind of store, for the suites that every kind passes. */
 export type StoreKind = {
@@ -149,7 +158,9 @@ export function databaseContract(kind: StoreKind): void {
     test("shows a write to every read that begins after its answer", async () => {
       for (let id = 0; id < 50; id++) {
         await database.write([put(id)]);
-        expect(await database.read(sql`select id from ${scratch} where id = ${id}`)).toEqual([{ id }]);
+        expect(await database.read(sql`select id from ${scratch} where id = ${id}`)).toEqual([
+          { id },
+        ]);
       }
     });
 

@@ -11,12 +11,18 @@ const half = ownTable("half");
 const first: Migration = {
   name: "first",
   needs: 1,
-  statements: [sql`create table ${one} (id integer primary key)`, sql`insert into ${one} values (1)`],
+  statements: [
+    sql`create table ${one} (id integer primary key)`,
+    sql`insert into ${one} values (1)`,
+  ],
 };
 const second: Migration = {
   name: "second",
   needs: 1,
-  statements: [sql`alter table ${one} add column more integer`, sql`insert into ${one} values (2, 2)`],
+  statements: [
+    sql`alter table ${one} add column more integer`,
+    sql`insert into ${one} values (2, 2)`,
+  ],
 };
 const breaking: Migration = { name: "breaking", needs: 3, statements: [sql`drop table ${one}`] };
 const faulty: Migration = {

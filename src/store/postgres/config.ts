@@ -93,7 +93,12 @@ const numbers: Readonly<Record<string, NumberRange>> = {
   ...Object.fromEntries(Object.keys(defaultTimeouts).map((name) => [name, range])),
 };
 const words = ["schema", "pooler"];
-const flags: Readonly<Record<string, boolean>> = { "1": true, true: true, "0": false, false: false };
+const flags: Readonly<Record<string, boolean>> = {
+  "1": true,
+  true: true,
+  "0": false,
+  false: false,
+};
 const flagNames = ["unproven"];
 const others = ["url", "pool", "password", "ssl"];
 const ours = [...words, ...flagNames, ...Object.keys(numbers)];
@@ -125,7 +130,10 @@ export function checkStore(given: string | PostgresStore): CheckedStore {
   }
   if (checked.pooler !== undefined) checkChoice("store.pooler", checked.pooler, poolers);
   if (checked.unproven !== undefined && typeof checked.unproven !== "boolean") {
-    throw new FlotillaError("invalid_option", "store.unproven must be true or false, 1 or 0 in a URL");
+    throw new FlotillaError(
+      "invalid_option",
+      "store.unproven must be true or false, 1 or 0 in a URL",
+    );
   }
   if (password !== undefined && typeof password !== "string" && typeof password !== "function") {
     throw new FlotillaError("invalid_option", "store.password must be a text or a function");

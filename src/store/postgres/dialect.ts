@@ -72,8 +72,7 @@ export function postgresDialect(options: PostgresDialectOptions): Dialect {
     dropIndex: (name) => `drop index ${schema}.${name}`,
     placeholder: (position) => `$${position}`,
     // A task has three row versions in its life. Side by side they take fewer pages than far apart.
-    leaveSpace: (table) =>
-      isReduced ? "select 1" : `alter table ${table} set (fillfactor = 50)`,
+    leaveSpace: (table) => (isReduced ? "select 1" : `alter table ${table} set (fillfactor = 50)`),
     rowAddress: (table) => (isReduced ? keyOf(table) : ["ctid"]),
     // A key of several columns can't be an element of an array.
     among: (column, found) =>

@@ -116,30 +116,33 @@ const trialTable = "flotilla_trial";
 const held = `insert into ${trialTable} (id, held) values`;
 
 /** What every claim, enqueue and lease relies on. */
-const trials: readonly { what: string; texts: readonly string[]; isRight?: (rows: Row[]) => boolean }[] =
-  [
-    {
-      what: "row addresses (ctid)",
-      texts: [
-        `select id from ${trialTable} where ctid = any(array(select ctid from ${trialTable} where id = 1))`,
-      ],
-      isRight: (rows) => rows.length === 1,
-    },
-    {
-      what: "locks on rows that skip locked ones",
-      texts: [`select id from ${trialTable} where id = 1 for update skip locked`],
-      isRight: (rows) => rows.length === 1,
-    },
-    {
-      what: "partial unique indexes with `on conflict do nothing`",
-      texts: [
-        `create unique index ${trialTable}_held on ${trialTable} (held) where held > 0`,
-        `${held} (2, 1) on conflict (held) where held > 0 do nothing`,
-        `select id from ${trialTable}`,
-      ],
-      isRight: (rows) => rows.length === 1,
-    },
-  ];
+const trials: readonly {
+  what: string;
+  texts: readonly string[];
+  isRight?: (rows: Row[]) => boolean;
+}[] = [
+  {
+    what: "row addresses (ctid)",
+    texts: [
+      `select id from ${trialTable} where ctid = any(array(select ctid from ${trialTable} where id = 1))`,
+    ],
+    isRight: (rows) => rows.length === 1,
+  },
+  {
+    what: "locks on rows that skip locked ones",
+    texts: [`select id from ${trialTable} where id = 1 for update skip locked`],
+    isRight: (rows) => rows.length === 1,
+  },
+  {
+    what: "partial unique indexes with `on conflict do nothing`",
+    texts: [
+      `create unique index ${trialTable}_held on ${trialTable} (held) where held > 0`,
+      `${held} (2, 1) on conflict (held) where held > 0 do nothing`,
+      `select id from ${trialTable}`,
+    ],
+    isRight: (rows) => rows.length === 1,
+  },
+];
 
 /** Tries a server that isn't known, in transactions that are rolled back. Returns what it lacks. */
 export async function tryEngine(ask: Ask): Promise<string[]> {
@@ -166,5 +169,7 @@ export async function tryEngine(ask: Ask): Promise<string[]> {
 export function isMissing(error: unknown): boolean {
   const cause = error instanceof FlotillaError ? error.cause : error;
   const state = sqlState(cause) ?? "";
-  return state !== "42501" && (state.startsWith("42") || state.startsWith("0A") || state === "3F000");
+  return (
+    state !== "42501" && (state.startsWith("42") || state.startsWith("0A") || state === "3F000")
+  );
 }
