@@ -125,8 +125,12 @@ function runSuites(url: string, files: readonly string[], hints: "yes" | "no") {
     spawnSync(
       "npx",
       [
-        ...["vitest", "run", "--project", "named"],
-        ...["--reporter", "default", "--reporter", "json", `--outputFile.json=${report}`],
+        "vitest",
+        "run",
+        "--project=named",
+        "--reporter=default",
+        "--reporter=json",
+        `--outputFile.json=${report}`,
         ...files,
       ],
       {
