@@ -54,6 +54,8 @@ export async function proveStore(url: string, files: readonly string[] = []): Pr
   }
   const { passed, failed, leftOut } = counts;
   const how = store.unproven ? "unproven=1" : pooler === "none" ? "directly" : `pooler: ${pooler}`;
+  const isClean = failed === 0 && passed > 0;
+  const verdict = !isClean ? "failed" : files.length === 0 ? "proven" : `${files.join(", ")} alone`;
   const today = new Date().toISOString().slice(0, 10);
   return {
     ...counts,
@@ -63,7 +65,7 @@ export async function proveStore(url: string, files: readonly string[] = []): Pr
       `round trip: ${tripMs.toFixed(2)} ms`,
       `passed: ${passed}, failed: ${failed}, left out: ${leftOut}`,
     ],
-    row: `| ${engine} | ${failed === 0 && passed > 0 ? "proven" : "failed"} | ${today}, ${how}: ${passed} passed, ${failed} failed, ${leftOut} left out |`,
+    row: `| ${engine} | ${verdict} | ${today}, ${how}: ${passed} passed, ${failed} failed, ${leftOut} left out |`,
   };
 }
 

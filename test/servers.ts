@@ -2,7 +2,7 @@
  * Proves the versions of Postgres that are supported, from npm packages: directly and through PgBouncer in
  * transaction mode, as a role that may create schemas and nothing else. Prints the rows of docs/stores.md.
  *
- *     npm run test:servers [-- <version> …] [-- files]
+ *     npm run test:servers [-- versions and files]
  */
 import process from "node:process";
 import pg from "pg";
