@@ -342,16 +342,12 @@ function dropInnerSteps(records: readonly PlacedChanges[], when: StoredNow): Sta
         ),
     (row) => row,
   );
-  return sql`
-    delete from ${journal} where ${isAmong(
-      sql`
+  return deleteSteps(sql`
       select ${rowAddress("step_journal", sql`inner_step`)} from ${ranges} given
       join ${journal} inner_step on inner_step.owner_id = given.owner_id
         and inner_step.part = given.part
         and inner_step.key >= given.low and inner_step.key < given.high
-      where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`,
-      sql`${rowAddress("step_journal")}`,
-    )}`;
+      where inner_step.seq < given.before_seq and ${when(sql`given.log_id`)}`);
 }
 
 function dropSteps(records: readonly PlacedChanges[], when: StoredNow): Statement {
@@ -361,14 +357,15 @@ function dropSteps(records: readonly PlacedChanges[], when: StoredNow): Statemen
     ({ stepsOver }) => stepsOver,
     ({ sessionId, epoch }) => [sessionId, partOf(epoch)],
   );
-  return sql`
-    delete from ${journal} where ${isAmong(
-      sql`
+  return deleteSteps(sql`
       select ${rowAddress("step_journal", sql`stored`)} from ${gone} gone
       join ${journal} stored on stored.owner_id = gone.owner_id and stored.part = gone.part
-      where ${when(sql`gone.log_id`)}`,
-      sql`${rowAddress("step_journal")}`,
-    )}`;
+      where ${when(sql`gone.log_id`)}`);
+}
+
+function deleteSteps(found: Statement): Statement {
+  return sql`
+    delete from ${journal} where ${isAmong(found, sql`${rowAddress("step_journal")}`)}`;
 }
 
 /** Those of these sessions whose record is stored now. */
