@@ -117,6 +117,8 @@ async function logUpTo(
   through: number,
 ): Promise<FlushedLog | "trimmed"> {
   const { logId, incarnation, firstSequence } = life;
+  // What came before is in another stream.
+  if (life.follows) return "trimmed";
   const { opened } = createBodies(undefined);
   const reads = createRecordReads({ engine, deployment, lifeOf: async () => life, opened });
   const head: Head = {
@@ -144,6 +146,10 @@ async function logUpTo(
     archivedTo: first.archived,
     watermark: undefined,
     refusal: undefined,
+    ahead: undefined,
+    follows: undefined,
+    lastOffset: through,
+    chainAt: async (offset) => (await messageAt({ engine, deployment }, life, offset))!.chain,
     lastMark: () => first,
     idleEnd: () => undefined,
     refill: async () => "different",
@@ -153,10 +159,14 @@ async function logUpTo(
 /** What a watermark at this offset says, as the log has it. */
 async function standOf(logs: Logs, life: LogLife, offset: number): Promise<string> {
   if (offset < life.firstSequence) return standing(offset, "", firstChain(life.incarnation));
-  const stored = await logs.engine.read(streamName(logs.deployment, life), offset);
-  const decoded = stored && decodeMessage(subjectPrefix(logs.deployment, life), stored);
-  if (decoded?.type !== "message") return `nothing at ${offset}`;
-  return standing(offset, decoded.message.recordId, decoded.message.chain);
+  const message = await messageAt(logs, life, offset);
+  return message ? standing(offset, message.recordId, message.chain) : `nothing at ${offset}`;
+}
+
+async function messageAt({ engine, deployment }: Logs, life: LogLife, offset: number) {
+  const stored = await engine.read(streamName(deployment, life), offset);
+  const decoded = stored && decodeMessage(subjectPrefix(deployment, life), stored);
+  return decoded?.type === "message" ? decoded.message : undefined;
 }
 
 async function hasRecordsBehind(logs: Logs, life: LogLife, offset: number): Promise<boolean> {
