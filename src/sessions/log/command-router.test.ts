@@ -27,6 +27,7 @@ describe("a command router", () => {
   /** What the owner of this process does with the next commands; undefined: there is none. */
   let submit: ((given: Command) => Promise<CommandResult>) | undefined;
   let owner: string | null;
+  let term: number;
   /** The owner of this process, if there is one; another object once it has taken the log anew. */
   let local: Owner;
   /** The store that says who owns a log can't be reached. */
@@ -46,6 +47,7 @@ describe("a command router", () => {
     stored = [];
     submit = undefined;
     owner = null;
+    term = 1;
     isAway = false;
     losing = 0;
     limits = [];
@@ -65,7 +67,7 @@ describe("a command router", () => {
       if (nameOf(asked.command) === "silent") return new Promise<Json>(() => {});
       return store(asked.command) as Promise<Json>;
     });
-    const head = () => ({ owner }) as Head;
+    const head = () => ({ owner, incarnation: "one", term }) as Head;
     local = localOwner();
     heads = {
       last: [head()],
@@ -148,6 +150,17 @@ describe("a command router", () => {
     await clock.advance(10_000);
     await Promise.all(answers);
     expect(stored).toEqual(["a", "b", "c"]);
+  });
+
+  test("asks the next owner as soon as it is known, whatever the one before still says", async () => {
+    owner = "there";
+    const answer = ask("silent");
+    await clock.advance(300);
+    term++;
+    submit = store;
+    await clock.advance(900);
+    expect(stored).toEqual(["silent"]);
+    expect(await answer).toMatchObject({ seq: 1 });
   });
 
   test.each([

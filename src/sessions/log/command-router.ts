@@ -86,6 +86,9 @@ const requestMs = 2_000;
 /** A head read within this time is trusted. */
 const maxHeadAgeMs = 1_000;
 
+/** How often a sender that waits for an owner looks whether another has its log. */
+const movedCheckMs = 250;
+
 const repeatable: ReadonlySet<Command["type"]> = new Set([
   "archive",
   "compact",
@@ -142,7 +145,36 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     if (isDoneOnce(request.command)) answer.then(onAnswer, () => {});
     const late = () =>
       new FlotillaError("timeout", `no pod has answered ${topic} within ${waitMs} ms`);
-    return withTimeout(clock, waitMs, answer, late);
+    return withTimeout(clock, waitMs, unlessMoved(request.sessionId, head, answer), late);
+  };
+
+  /**
+   * Gives up on an owner whose log another has taken: a pod that was killed or cut off doesn't answer, and
+   * whether it has stored the command is found out by sending it to the next owner.
+   */
+  const unlessMoved = async <Answer>(
+    sessionId: string,
+    asked: Term,
+    answer: Promise<Answer>,
+  ): Promise<Answer> => {
+    const over = Promise.withResolvers<never>();
+    let isOver = false;
+    let cancel = () => {};
+    const lookLater = (): void => {
+      if (!isOver) cancel = clock.after(movedCheckMs, () => void look());
+    };
+    const look = async (): Promise<void> => {
+      const head = await heads.of(sessionId, movedCheckMs).catch(() => undefined);
+      if (head?.owner && isLater(head, asked)) over.reject(moved());
+      else lookLater();
+    };
+    lookLater();
+    try {
+      return await Promise.race([answer, over.promise]);
+    } finally {
+      isOver = true;
+      cancel();
+    }
   };
 
   /** Sends to the current owner until a result arrives or time is up. */
@@ -243,6 +275,10 @@ function isSameTerm(one: Term, other: Term): boolean {
   return one.incarnation === other.incarnation && one.term === other.term;
 }
 
+function isLater(one: Term, other: Term): boolean {
+  return one.incarnation !== other.incarnation || one.term > other.term;
+}
+
 /** Checks only that the body holds a command. The owner validates its content. */
 function readEnvelope(body: Json): CommandEnvelope {
   const { tenant, sessionId, command, ...more } = (body ?? {}) as {
@@ -299,6 +335,10 @@ function notAccepted(): FlotillaError {
 
 function isNotAccepted(error: unknown): boolean {
   return error instanceof FlotillaError && error.details?.["taken"] === false;
+}
+
+function moved(): FlotillaError {
+  return new FlotillaError("timeout", "another pod has taken this session's log meanwhile");
 }
 
 function noOwner(): FlotillaError {
