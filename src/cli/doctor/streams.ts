@@ -115,7 +115,8 @@ async function lagCheck(
     lives.map(async (life) => {
       const state = await engine.state(streamName(deployment, life));
       const watermark = watermarks.get(life.logId);
-      if (watermark && watermark.incarnation !== life.incarnation) return Number.NaN;
+      const lives = [life.incarnation, ...(life.follows?.incarnations ?? [])];
+      if (watermark && !lives.includes(watermark.incarnation)) return Number.NaN;
       return (state?.lastSequence ?? 0) - (watermark?.offset ?? life.firstSequence - 1);
     }),
   );
