@@ -20,7 +20,7 @@ export function rowsOf<Item>(
   records: readonly PlacedChanges[],
   pick: (changes: Changes) => readonly Item[],
   toRow: (item: Item, record: PlacedChanges) => Value[],
-) {
+): ReturnType<typeof rows> {
   const all: Value[][] = [];
   for (const record of records) {
     for (const item of pick(record.changes)) {
