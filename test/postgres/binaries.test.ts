@@ -25,21 +25,21 @@ function programs(version: string, { closed = false } = {}): string {
 
 describe("the server that tests run on", () => {
   test("is the newest that is installed", () => {
-    const [old, newest, other] = [programs("14.9"), programs("17.10"), programs("17.9 (Debian)")];
+    const [old, newest, other] = [programs("15.9"), programs("17.10"), programs("17.9 (Debian)")];
     expect(installedPrograms([old, newest, other, "/nowhere"])).toBe(newest);
   });
 
   test("is none that is too old, half there, or closed to the user who would run it", () => {
-    const old = programs("13.18");
+    const old = programs("14.18");
     const half = programs("16.1");
     rmSync(join(half, "initdb"));
     expect(installedPrograms([old, half, programs("16.2", { closed: true })])).toBeUndefined();
   });
 
   test("is the one in the folder that is named", () => {
-    const named = programs("14.0");
+    const named = programs("15.0");
     expect(serverPrograms(named)).toBe(named);
-    expect(() => serverPrograms(folder)).toThrow(`${folder} holds no Postgres 14 or later`);
+    expect(() => serverPrograms(folder)).toThrow(`${folder} holds no Postgres 15 or later`);
   });
 
   test("must be a folder or npm's", () => {
