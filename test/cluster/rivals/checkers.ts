@@ -72,7 +72,7 @@ const broken: RivalCheck = (evidence) =>
 const checks = [lost, risen, misplaced, usurped, misread, broken];
 
 /** What rivals lacked; nothing if they show all that they are meant to show. */
-export function rivalVacuity(evidence: RivalEvidence): string[] {
+export function rivalVacuity(evidence: Pick<RivalEvidence, "notes">): string[] {
   const named = (notes: readonly { recordId: string }[]) =>
     new Set(notes.map(({ recordId }) => recordId));
   const unknown = named(notesOf(evidence, "unknown"));

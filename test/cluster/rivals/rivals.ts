@@ -7,12 +7,15 @@ import { fileURLToPath } from "node:url";
 import { built } from "../../built.ts";
 import { type Cluster, places, podNode } from "../cluster.ts";
 import { openLogReader } from "../log-reader.ts";
+import { rivalVacuity } from "./checkers.ts";
 import type { Note, RivalEvidence } from "./evidence.ts";
 import type { RivalGiven } from "./rival-process.ts";
 import { deployment } from "./streams.ts";
 
 /** Processes that contend for logs on the servers of a cluster, one on the node of each pod. */
 export type Rivals = {
+  /** What hasn't happened to them so far, and should. */
+  lacks(): string[];
   /** Ends them, once each has said what it knows, and reads what became of their logs. */
   gather(): Promise<RivalEvidence>;
   kill(): void;
@@ -49,6 +52,7 @@ export async function startRivals(cluster: Cluster, seed: number): Promise<Rival
   const kill = () => rivals.forEach(({ child }) => child.kill("SIGKILL"));
   process.once("exit", kill);
   return {
+    lacks: () => rivalVacuity({ notes: readNotes(fleet.folder) }),
     kill,
     async gather() {
       for (const { child } of rivals) child.kill("SIGTERM");
