@@ -58,8 +58,10 @@ export function createStopping(parts: {
       const key = await keyOf(claim);
       keys.set(runId, key);
       const stop = stopOf(key);
+      // A claim of what its last write left due shows that this is committed, before its answer is here.
+      const isWritten = stop?.at === "after write" && (writes.get(runId) ?? 0) >= stop.nth;
       // What was given back before it was to stop may come back to this process.
-      if (halted.has(runId) || stop?.at === "claim") return halt(key, runId);
+      if (halted.has(runId) || stop?.at === "claim" || isWritten) return halt(key, runId);
       const put: typeof given.finishWriter.put = (finish, onFinished, onError) => {
         const events = isRunFinish(finish) ? finish.run.events.map(({ type }) => type) : [];
         // Some writes depend on which pod comes first: one that was woken too early waits again, and one that
