@@ -74,9 +74,11 @@ type CommandEnvelope = RoutedCommand & {
 type Line = {
   /** The owner in this process that has all of them; undefined where one went another way. */
   owner: Owner | undefined;
-  /** Settled when all of them are. */
-  last: Promise<unknown>;
+  readonly places: Set<Place>;
 };
+
+/** `left` is made by one that waits for its end. */
+type Place = { left?: PromiseWithResolvers<void> };
 
 /** The owner that an envelope is for. Terms restart in a log that replaces another. */
 type Term = Pick<Head, "incarnation" | "term">;
@@ -227,20 +229,20 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
   /** The submissions to each session that aren't settled yet. */
   const lines = new Map<string, Line>();
 
-  const submitInLine = (
-    sessionId: string,
-    submit: (line: Line, before: Promise<unknown>) => Promise<CommandResult>,
-  ): Promise<CommandResult> => {
-    const line = lines.get(sessionId) ?? { owner: owners?.of(sessionId), last: Promise.resolve() };
-    lines.set(sessionId, line);
-    const before = line.last;
-    const answer = submit(line, before);
-    const settle = () => before;
-    const last = answer.then(settle, settle).then(() => {
-      if (line.last === last) lines.delete(sessionId);
-    });
-    line.last = last;
-    return answer;
+  const enter = (sessionId: string, place: Place): Line => {
+    let line = lines.get(sessionId);
+    if (!line) {
+      line = { owner: owners?.of(sessionId), places: new Set() };
+      lines.set(sessionId, line);
+    }
+    line.places.add(place);
+    return line;
+  };
+
+  const leave = (sessionId: string, { places }: Line, place: Place): void => {
+    places.delete(place);
+    place.left?.resolve();
+    if (places.size === 0) lines.delete(sessionId);
   };
 
   return {
@@ -251,24 +253,40 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
     submit(tenant, sessionId, command, { timeoutMs = callLimitMs, signal } = {}) {
       const request = { tenant, sessionId, command };
       const submission = { startedMs: clock.monotonic(), timeoutMs, signal };
-      const answer = submitInLine(sessionId, (line, before) => {
-        const inTurn = (mayBeStored: boolean) =>
-          before.then(() => submitUntilAnswered(request, { ...submission, mayBeStored }));
-        const { owner } = line;
-        if (!owner || owner !== owners?.of(sessionId)) {
-          line.owner = undefined;
-          return inTurn(false);
+      const place: Place = {};
+      const line = enter(sessionId, place);
+      const end = () => leave(sessionId, line, place);
+      const inTurn = async (mayBeStored: boolean): Promise<CommandResult> => {
+        line.owner = undefined;
+        try {
+          await untilFirst(line, place);
+          return await submitUntilAnswered(request, { ...submission, mayBeStored });
+        } finally {
+          end();
         }
-        const limits = { limitMs: timeoutMs };
-        return owner.submit(tenant, sessionId, command, limits).catch((error: unknown) => {
-          if (!hasCode(error, "not_owner")) throw error;
-          line.owner = undefined;
-          return inTurn(!isNotAccepted(error));
-        });
-      });
+      };
+      const { owner } = line;
+      if (!owner || owner !== owners?.of(sessionId)) return withinTimeout(inTurn(false), timeoutMs);
+      const answer = owner.submit(tenant, sessionId, command, { limitMs: timeoutMs }).then(
+        (result) => (end(), result),
+        (error: unknown) => {
+          if (hasCode(error, "not_owner")) return inTurn(!isNotAccepted(error));
+          end();
+          throw error;
+        },
+      );
       return withinTimeout(answer, timeoutMs);
     },
   };
+}
+
+async function untilFirst({ places }: Line, place: Place): Promise<void> {
+  for (;;) {
+    const [first] = places;
+    if (!first || first === place) return;
+    first.left ??= Promise.withResolvers();
+    await first.left.promise;
+  }
 }
 
 function isSameTerm(one: Term, other: Term): boolean {
