@@ -113,7 +113,7 @@ describe("the checkers of a cluster", () => {
           call("ended", 4, "b"),
         ],
       },
-      /^T1: 2 answers were wanted at once/,
+      /^H1: 2 answers were wanted at once/,
     ],
     [
       "a replica with another message",
@@ -193,6 +193,13 @@ describe("the checkers of a cluster", () => {
     expect(mostAtOnce({ calls: [...cut, call("ended", 3, "b")] })).toBe(1);
     const again = [call("called", 2, "a", 2), call("ended", 4, "a", 2)];
     expect(mostAtOnce({ calls: [...cut, ...again, call("ended", 3, "b")] })).toBe(2);
+  });
+
+  test("count an answer that its attempt asked for again from then on", () => {
+    const givenUp = [call("called", 1, "a"), call("aborted", 2, "a")];
+    const other = [call("called", 3, "b"), call("ended", 4, "b")];
+    const again = [call("called", 5, "a"), call("ended", 6, "a")];
+    expect(mostAtOnce({ calls: [...givenUp, ...other, ...again] })).toBe(1);
   });
 
   test("say what a storm lacked", () => {

@@ -61,11 +61,11 @@ const sharedTerms: ClusterCheck = ({ owned }) => {
   });
 };
 
-/** No more answers of the agent are wanted at once than its throttle allows to all pods together. */
+/** H1: no more answers of the agent are wanted at once than its throttle allows to all pods together. */
 const overfull: ClusterCheck = (evidence) => {
   const { callsMax } = evidence;
   const most = mostAtOnce(evidence);
-  return most > callsMax ? [`T1: ${most} answers were wanted at once, and ${callsMax} may be`] : [];
+  return most > callsMax ? [`H1: ${most} answers were wanted at once, and ${callsMax} may be`] : [];
 };
 
 /** S8: every replica of a log has the same messages, and none lacks what another had before it was read. */
@@ -120,21 +120,19 @@ const toldRows = 3;
 const checks = [unread, fallen, setBack, sharedTerms, overfull, differing, misarchived];
 
 /**
- * How many answers the agent gave at once. An answer that was cut off isn't counted: its pod was killed,
- * and what that held was another's at once.
+ * How many answers the agent gave at once. An answer that was cut off isn't counted: its pod was killed or
+ * gave it up, and what that held was another's at once. The same attempt may ask again after that.
  */
 export function mostAtOnce({ calls }: Pick<ClusterEvidence, "calls">): number {
-  const nameOf = (call: (typeof calls)[number]) =>
-    `${call.session} ${call.epoch} ${call.attempt} ${call.agent}`;
-  const ended = new Map(
-    calls.flatMap((call) => (call.event === "ended" ? [[nameOf(call), call.atMs] as const] : [])),
-  );
-  const changes = calls.flatMap((call) => {
-    const endMs = call.event === "called" ? ended.get(nameOf(call)) : undefined;
-    if (endMs === undefined) return [];
+  const begunMs = new Map<string, number>();
+  const changes = calls.flatMap(({ event, atMs, session, epoch, attempt, agent }) => {
+    const name = `${session} ${epoch} ${attempt} ${agent}`;
+    if (event === "called") begunMs.set(name, atMs);
+    const begun = begunMs.get(name);
+    if (event !== "ended" || begun === undefined) return [];
     return [
-      { atMs: call.atMs, by: 1 },
-      { atMs: endMs, by: -1 },
+      { atMs: begun, by: 1 },
+      { atMs, by: -1 },
     ];
   });
   let now = 0;
