@@ -186,7 +186,7 @@ export function createApp(parts: AppParts): Hono {
     ...signInRoutes({ flotilla }),
     ...quotaRoutes({ flotilla, quotas }),
     ...watchRoutes({ hub, streams }),
-    ...sessionRoutes({ sessions, pages: flotilla.pages, members, quotas, maxBytes }),
+    ...sessionRoutes({ sessions, pages: flotilla.pages, members, quotas, contracts, maxBytes }),
     ...sessionStreamRoutes({
       sessions,
       members,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { enqueueOptions } from "./tasks.schema.ts";
 import {
   content,
   json,
@@ -64,6 +65,8 @@ export const sessionSchema = named(
   ),
 );
 
+const id = () => z.string().min(1).max(200);
+const maxStarted = 100;
 const kept = ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"];
 const role = () => z.enum(["system", "user", "assistant"]);
 const part = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
@@ -120,8 +123,39 @@ const sent = named(
     seq: z.int(),
     messageId: z.string(),
     duplicate: described(z.boolean(), "It was stored before with the same id."),
+    tasks: described(
+      z.array(z.object({ taskId: z.string() }).readonly()).readonly(),
+      "The tasks and runs that are stored with it, in the given order.",
+    ).optional(),
   }),
 );
+
+const taskToStart = named(
+  "TaskToStart",
+  z.strictObject({
+    task: described(taskName(), "The name of a task. Either this or `flow`.").optional(),
+    flow: described(taskName(), "The name of a flow, for a run of it.").optional(),
+    input: json("What its handler gets. Default null.").optional(),
+    ref: described(id(), "Its name for the `after` of others in the same list.").optional(),
+    after: described(
+      z.array(id()).max(maxStarted),
+      "Others of the same list that must have ended before it runs, by their refs.",
+    ).optional(),
+    options: enqueueOptions
+      .pick({
+        priority: true,
+        delayMs: true,
+        runAt: true,
+        attempts: true,
+        concurrencyKey: true,
+        key: true,
+        afterFailed: true,
+      })
+      .optional(),
+  }),
+);
+
+export type StartedBody = z.infer<typeof taskToStart>;
 
 const inboxItem = named(
   "InboxItem",
@@ -142,7 +176,6 @@ const inboxItem = named(
 const seq = () => z.int().min(0);
 /** The same in a query, where everything is text. */
 const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
-const id = () => z.string().min(1).max(200);
 const tag = "sessions";
 export const sessionPath = "/v1/sessions/{sessionId}";
 const at = sessionPath;
@@ -336,6 +369,10 @@ export const sessionSpecs = {
         tokens: described(
           seq(),
           "The tokens it takes of a model's context. Default: an estimate.",
+        ).optional(),
+        tasks: described(
+          z.array(taskToStart).max(maxStarted),
+          "Tasks and runs that are stored in one commit with the message. They need `admin`.",
         ).optional(),
       }),
     ),

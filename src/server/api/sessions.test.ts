@@ -115,6 +115,43 @@ describe("sessions over HTTP", () => {
     expect(await program("GET", at)).toMatchObject(refusal(404, "not_found"));
   });
 
+  test("store tasks and runs with a message, once, for what may start them", async () => {
+    const at = `${await made()}/messages`;
+    const tasks = [
+      { task: "render", input: { scene: 7 }, ref: "r", options: { priority: 5 } },
+      { flow: "review", after: ["r"], options: { runAt: "2099-01-31T08:00:00Z" } },
+    ];
+    const message = { id: "m", author: "ada", ...textMessage("go"), tasks };
+    const first = await program("POST", at, message);
+    expect(first).toMatchObject({ status: 201, body: { seq: 1, duplicate: false } });
+    const [render, review] = first.body.tasks;
+    const { task } = (await program("GET", `/v1/tasks/${render.taskId}`)).body;
+    const stored = { name: "render", tenant: "acme", payload: { scene: 7 }, priority: 5 };
+    expect(task).toMatchObject(stored);
+    const { run } = (await program("GET", `/v1/runs/${review.taskId}`)).body;
+    expect(run).toMatchObject({ flow: "review", tenant: "acme" });
+    expect(await program("POST", at, message)).toMatchObject({
+      status: 200,
+      body: { duplicate: true, tasks: first.body.tasks },
+    });
+    const { entries } = (await program("GET", at)).body;
+    expect(entries).toMatchObject([{ tasks: [render.taskId, review.taskId] }]);
+
+    const anew = { ...message, id: "n" };
+    expect(await (await as("ada"))("POST", at, anew)).toMatchObject(refusal(403, "forbidden"));
+    for (const wrong of [
+      [{}],
+      [{ task: "a", flow: "b" }],
+      [{ task: "a", after: ["nowhere"] }],
+      [{ task: "a", options: { onDuplicate: "reject" } }],
+      [{ task: "a", options: { runAt: "soon" } }],
+    ]) {
+      const { status } = await program("POST", at, { ...anew, tasks: wrong });
+      expect(status, JSON.stringify(wrong)).toBe(400);
+    }
+    expect((await program("GET", at)).body.lastSeq).toBe(1);
+  });
+
   test("are exported whole, as lines", async () => {
     const at = await made();
     for (let n = 0; n < 450; n += 50) {

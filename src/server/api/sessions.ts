@@ -1,5 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
+import { asTime } from "../../base/time.ts";
 import type { FrameMessage } from "../../protocol/frames.ts";
 import type { ToolResult } from "../../protocol/message.ts";
 import { checkUnredacted } from "../../redaction/redactor.ts";
@@ -12,6 +13,8 @@ import type {
   SessionView,
   StopTurn,
 } from "../../sessions/service.ts";
+import type { TaskToStart } from "../../tasks/enqueue/logged-tasks.ts";
+import type { TaskContract } from "../../tasks/model.ts";
 import { type TenantQuotas, whileAdmitted, type Written } from "../admission/tenant-quotas.ts";
 import {
   type Caller,
@@ -25,7 +28,7 @@ import {
 } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
-import { sessionSpecs } from "./sessions.schema.ts";
+import { sessionSpecs, type StartedBody } from "./sessions.schema.ts";
 import { turnSpecs } from "./turns.schema.ts";
 import { checkMetadataFilter, traceOf, valuesIn, withoutUndefined } from "./tasks.ts";
 
@@ -34,13 +37,15 @@ type SessionRoutes = {
   pages: Pick<FleetPages, "sessionOwner">;
   members: Members;
   quotas?: Pick<TenantQuotas, "session" | "write"> | undefined;
+  /** Tasks and flows whose input is checked before it is stored. */
+  contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The longest body that is read. */
   maxBytes: number;
 };
 
 /** Sessions: create, read, change and write to them. */
 export function sessionRoutes(parts: SessionRoutes): Route[] {
-  const { sessions, pages, members, quotas, maxBytes } = parts;
+  const { sessions, pages, members, quotas, contracts, maxBytes } = parts;
   /** The tenant and the id, after checking that the caller may use the session. */
   const checkedKey = async (caller: Caller, sessionId: string, options: CheckOptions) => {
     await members.check(caller, sessionId, options);
@@ -63,6 +68,21 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
     { begins = true, id }: Partial<Written>,
   ): Promise<Result> =>
     quotas ? whileAdmitted(quotas.write(caller, sessionId, { begins, id }), act) : act();
+
+  const contractOf = (name: string) => contracts?.get(name) ?? name;
+  /** A task of a message, as code would give it. */
+  const toStart = ({ task, flow, input, options, ...rest }: StartedBody): TaskToStart => {
+    checkUnredacted("input", input);
+    const { runAt, ...others } = withoutUndefined(options ?? {});
+    return {
+      ...withoutUndefined(rest),
+      ...(input !== undefined && { input }),
+      options: { ...others, ...(runAt !== undefined && { runAt: asTime(runAt) }) },
+      // What names both or neither is refused as it is in code.
+      ...(task !== undefined && { task: contractOf(task) }),
+      ...(flow !== undefined && { flow: contractOf(flow) }),
+    } as TaskToStart;
+  };
 
   return [
     route(sessionSpecs.create, { maxBytes }).to(async ({ caller, body }) => {
@@ -167,13 +187,19 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
     }),
     route(sessionSpecs.send, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
-        const { metadata, parts, ...rest } = withoutUndefined(await body());
+        const { metadata, parts, tasks, ...rest } = withoutUndefined(await body());
         const written = messageFrom(caller, {
           ...rest,
           parts: parseParts(parts),
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
-        const message = { ...written, ...traceFrom(caller, traceOf(context)) };
+        // Starting a task needs what `POST /v1/tasks` needs, whatever it is sent with.
+        if (tasks) requireVerb(caller, "admin");
+        const message = {
+          ...written,
+          ...traceFrom(caller, traceOf(context)),
+          ...(tasks && { tasks: tasks.map(toStart) }),
+        };
         const key = await keyForChange(caller, sessionId);
         const begins = message.role === "user";
         const send = () => sessions.send(...key, message);
