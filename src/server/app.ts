@@ -154,6 +154,8 @@ export function createApp(parts: AppParts): Hono {
     const isEndless = c.res.headers.get("content-type")?.startsWith("text/event-stream");
     c.header("Cache-Control", isEndless ? "no-store, no-transform" : "no-store");
     c.header("X-Content-Type-Options", "nosniff");
+    // The next request of a stopping server's client is better sent to another one.
+    if (parts.isStopping()) c.header("Connection", "close");
   });
 
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
@@ -198,7 +200,7 @@ export function createApp(parts: AppParts): Hono {
       log,
     }),
   ];
-  const shared = { serializer, isStopping: parts.isStopping, pageSemaphore };
+  const shared = { serializer, pageSemaphore };
   const isServed = ({ spec: { path } }: Route) =>
     !isMounted || path === "/" || path.startsWith("/v1/");
   for (const each of routes.filter(isServed)) mount(app, each, shared);
@@ -210,7 +212,7 @@ export function createApp(parts: AppParts): Hono {
 
 /** Health and metrics alone, for a port that isn't public. */
 export function createAdminApp(parts: AdminParts): Hono {
-  const { flotilla, authenticator, isStopping, clock } = parts;
+  const { flotilla, authenticator, clock } = parts;
   const app = emptyApp(parts);
   const readiness = createReadiness({ ...parts, ping: () => flotilla.ping() });
   const limits = createCallerLimits(clock);
@@ -218,7 +220,6 @@ export function createAdminApp(parts: AdminParts): Hono {
   const isOfAdmin = ({ spec: { path } }: Route) => !path.startsWith("/v1/");
   const mounted = {
     serializer: createSerializer(),
-    isStopping,
     pageSemaphore: createSemaphore(maxConcurrentPages, {
       clock,
       waitMs: pageWaitMs,

@@ -57,7 +57,6 @@ type MountParts = {
   /** What every answer passes on its way out. */
   serializer: Serializer;
   /** A stopping server takes only reads. */
-  isStopping: () => boolean;
   /** Bounds concurrent reads of pages: a page takes several times its size until it is an answer. */
   pageSemaphore: Semaphore;
 };
@@ -110,15 +109,13 @@ export function route<S extends RouteSpec>(
 export function mount(
   app: Hono,
   { spec, handle }: Route,
-  { serializer, isStopping, pageSemaphore }: MountParts,
+  { serializer, pageSemaphore }: MountParts,
 ): void {
   const { method, path, query } = spec;
   const isPage =
     method === "get" && query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!spec.open) requireAccess(callerOf(c), spec);
-    if (method !== "get" && isStopping())
-      throw new FlotillaError("closed", "the server is stopping: call another one");
     const answer = () => handle(c, serializer);
     if (method !== "get") return actAs(actorIn(c), answer);
     return isPage ? withPageSlot(c, pageSemaphore, answer) : answer();
