@@ -22,7 +22,7 @@ import type { Inboxes } from "./inbox.ts";
 import { type Ahead, listSessions, readSession, readSessionAhead } from "./list.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Reads } from "./log/journal.ts";
-import type { Heads } from "./log/ownership.ts";
+import type { Heads } from "./log/heads.ts";
 import { type CallDeadline, startDeadline } from "./log/call-deadline.ts";
 import type { Joined, SessionService, SessionView, Sink } from "./service.ts";
 import { createToolResults } from "./tool-results.ts";

@@ -8,7 +8,7 @@ import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Command } from "./conversation/command.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import { createMemoryJournal, createMemoryPresence } from "./log/memory-journal.ts";
-import { createHeads } from "./log/ownership.ts";
+import { createHeads } from "./log/heads.ts";
 import type { Fleet } from "./log/fleet.ts";
 import { startPodSessions } from "./pod.ts";
 import type { Runner } from "./runner.ts";

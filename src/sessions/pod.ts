@@ -16,9 +16,9 @@ import type { Ahead } from "./list.ts";
 import { answerIdPrefix } from "./validate.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Fleet } from "./log/fleet.ts";
+import { type Heads } from "./log/heads.ts";
 import {
   createOwners,
-  type Heads,
   type LogEvent,
   type Owned,
   type Owners,
@@ -229,7 +229,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
         (answer) => answer === true,
         () => false,
       ),
-    offer: (to) => bus.send(to, topics.offer, null),
+    offer: (to, logIds) => bus.send(to, topics.offer, { logIds: [...logIds] }),
   });
   fleet.start();
 
@@ -248,8 +248,10 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
       return null;
     }),
     bus.serve(topics.ready, () => !stopping && !draining),
-    bus.serve(topics.offer, () => {
-      void fleet.refresh().then(owners.poll);
+    bus.serve(topics.offer, (body) => {
+      // Pods of earlier releases name no logs.
+      const { logIds = [] } = (body ?? {}) as { logIds?: readonly number[] };
+      void fleet.refresh().then(() => owners.poll(logIds));
       return null;
     }),
   ];
@@ -279,7 +281,7 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
   const drain = (drains: boolean): void => {
     if (draining === drains) return;
     draining = drains;
-    void fleet.refresh().then(owners.poll);
+    void fleet.refresh().then(() => owners.poll());
   };
 
   return {

@@ -12,7 +12,7 @@ import { createInboxes } from "./inbox.ts";
 import type { Journal } from "./log/journal.ts";
 import { readInbox } from "./list.ts";
 import { createCommandRouter } from "./log/command-router.ts";
-import { createHeads } from "./log/ownership.ts";
+import { createHeads } from "./log/heads.ts";
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 

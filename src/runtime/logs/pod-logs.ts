@@ -4,7 +4,7 @@ import type { Bus } from "../../bus/bus.ts";
 import { createBeatChannel } from "../../bus/nats/beat-channel.ts";
 import { type ArchivedJournal, createArchivedJournal } from "../../sessions/log/archive/journal.ts";
 import { type Beats, createBeats } from "../../sessions/log/beats/beats.ts";
-import { createHeads } from "../../sessions/log/ownership.ts";
+import { createHeads } from "../../sessions/log/heads.ts";
 import type { PodParts } from "../pod-parts.ts";
 import { version } from "../version.ts";
 import {

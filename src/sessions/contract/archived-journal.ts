@@ -7,7 +7,7 @@ import type { Database } from "../../store/database.ts";
 import { type ArchivedJournal, createArchivedJournal } from "../log/archive/journal.ts";
 import type { StreamLog } from "../log/jetstream/log.ts";
 import type { Head, Journal, LogRecord } from "../log/journal.ts";
-import { createHeads } from "../log/ownership.ts";
+import { createHeads } from "../log/heads.ts";
 import type { JournalKind } from "./journal.ts";
 import { fresh } from "./journal-harness.ts";
 

@@ -13,7 +13,8 @@ import type { Bus } from "../../bus/bus.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Head } from "./journal.ts";
 import type { Owner } from "./owner.ts";
-import type { Heads, Owners } from "./ownership.ts";
+import type { Heads } from "./heads.ts";
+import type { Owners } from "./ownership.ts";
 import { callLimitMs, graceMs, retryDelayMs } from "./call-deadline.ts";
 
 /**

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, eventLoopTurns } from "../../base/contract/movable-clock.ts";
 import type { Head } from "./journal.ts";
-import { createHeads } from "./ownership.ts";
+import { createHeads } from "./heads.ts";
 
 /** Heads over reads that a test answers by hand. */
 function scened() {

@@ -10,7 +10,8 @@ import { seededRandom } from "../../base/random.ts";
 import { headOf, record } from "../contract/journal-harness.ts";
 import type { Head, Journal, Presence } from "./journal.ts";
 import { createMemoryJournal, createMemoryPresence } from "./memory-journal.ts";
-import { createHeads, createOwners, type Owners, type OwnersParts } from "./ownership.ts";
+import { createHeads } from "./heads.ts";
+import { createOwners, type Owners, type OwnersParts } from "./ownership.ts";
 import type { Owner } from "./owner.ts";
 import { placeLogs } from "./placement.ts";
 
@@ -60,7 +61,7 @@ describe("the owners of logs", () => {
       own: async (head) => ({ owner: ownerOf(head), end: () => {} }),
       onEvent: () => {},
       wouldTake: async (to) => up.get(to)!,
-      offer: (to) => all.get(to)?.poll(),
+      offer: (to, logIds) => all.get(to)?.poll(logIds),
       ...parts,
     });
     all.set(podId, owners);
@@ -223,6 +224,21 @@ describe("the owners of logs", () => {
     await a.stop();
     all.delete("a");
     await clock.advance(600);
+    expect(await owned()).toEqual(["b", "b", "b", "b"]);
+  });
+
+  test("a pod that leaves offers its logs to pods that have settled, and these take them at once", async () => {
+    const known = new Map([["a", 60_000]]);
+    const a = start("a", { pods: () => known });
+    await eventLoopTurns();
+    start("b", { pods: () => known });
+    known.set("b", 60_000).set("c", 1_000);
+    // For the other, the pod that has just come ranks first for some of them.
+    expect(placeLogs(logs, ["b", "c"])).toContain("c");
+    const left = a.leave({ limitMs: 10_000 });
+    known.delete("a");
+    await clock.advance(600);
+    await left;
     expect(await owned()).toEqual(["b", "b", "b", "b"]);
   });
 

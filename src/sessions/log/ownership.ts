@@ -3,6 +3,7 @@ import { messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
 import { untilIdle } from "../../base/timeout.ts";
+import type { Heads } from "./heads.ts";
 import { logOf, placeLogs, rankPods } from "./placement.ts";
 import type { Head, LiveHead, Log, Presence, Recovered } from "./journal.ts";
 import type { Owner, OwnerParts } from "./owner.ts";
@@ -23,8 +24,8 @@ export type Owners = {
   readonly owned: readonly Owner[];
   /** Creates the logs if there are none, and polls at once. */
   awaken(): Promise<void>;
-  /** Polls at once, because a log may be free. */
-  poll(): void;
+  /** Polls at once, because a log may be free. Those that this pod was offered it takes before others do. */
+  poll(offered?: readonly number[]): void;
   /**
    * Hands all logs to other pods and takes none any more. Resolves when they are handed over, or no pod
    * takes them, or the limit is over: this pod then keeps the rest until it is stopped.
@@ -53,8 +54,8 @@ export type OwnersParts = {
   onEvent: (event: LogEvent) => void;
   /** Asks a pod whether it accepts a log, because a dead pod stays listed for a while. Never rejects. */
   wouldTake: (podId: string) => Promise<boolean>;
-  /** Notifies a pod that a log is free. */
-  offer: (podId: string) => void;
+  /** Notifies a pod that logs are free, and of those among them that it should take. */
+  offer: (podId: string, logIds: readonly number[]) => void;
 };
 
 export type TakenLog = Pick<OwnerParts, "isFresh" | "onFenced"> & {
@@ -103,6 +104,8 @@ export function createOwners(parts: OwnersParts): Owners {
   /** Pods with a probe in flight, and when each pod last accepted. */
   const probing = new Set<string>();
   const willingMs = new Map<string, number>();
+  /** Logs that this pod was offered, and when. Which pods there are may look different from here. */
+  const offeredMs = new Map<number, number>();
   let currentPass: Promise<void> | undefined;
   let isPollWanted = false;
   let cancel = () => {};
@@ -135,11 +138,13 @@ export function createOwners(parts: OwnersParts): Owners {
     isAlone = others.length === 0;
     const isLeaving = isDraining() && !isAlone;
     handedOver.check();
-    const desired = placeLogs(all.length, (isLeaving ? others : [podId, ...others]).toSorted());
+    const takers = isLeaving ? settledAmong(others, pods) : [podId, ...others];
+    const desired = placeLogs(all.length, takers.toSorted());
     const due = all.filter((head) => {
       if (isLeaving || held.has(head.logId) || !isFree(head)) return false;
       const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
-      const first = desired[head.logId] === podId ? 0 : Math.max(1, rank);
+      const isNext = desired[head.logId] === podId || isOffered(head.logId);
+      const first = isNext ? 0 : Math.max(1, rank);
       return freeForMs(head) >= first * rankMs;
     });
     // The next pass begins only when none of them is in flight any more.
@@ -167,6 +172,9 @@ export function createOwners(parts: OwnersParts): Owners {
       seen.set(head.logId, { head, movedMs: moved ? nowMs : before.movedMs });
     }
   };
+
+  const isOffered = (logId: number): boolean =>
+    clock.monotonic() - (offeredMs.get(logId) ?? -Infinity) < silentMs;
 
   const freeForMs = (head: Head): number => {
     const nowMs = clock.monotonic();
@@ -253,6 +261,7 @@ export function createOwners(parts: OwnersParts): Owners {
       return journal.release(podId, [owned.owner.head]);
     }
     held.set(logId, { ...owned, provenMs: sentMs, wantedMs: clock.monotonic() });
+    offeredMs.delete(logId);
     listening?.speak();
     parts.onEvent({ type: "log_owned", owned: held.size });
     heads.putOne(head, takenMs);
@@ -276,8 +285,7 @@ export function createOwners(parts: OwnersParts): Owners {
     const moving = new Map<number, string>();
     for (const logId of held.keys()) {
       const to = desired[logId]!;
-      const isSettled = leaving || (pods.get(to) ?? 0) >= settledMs;
-      if (to === podId || !isSettled) continue;
+      if (to === podId || !(leaving || isSettled(to, pods))) continue;
       if (clock.monotonic() - (willingMs.get(to) ?? -Infinity) >= gapMs) {
         probe(to);
         continue;
@@ -291,7 +299,12 @@ export function createOwners(parts: OwnersParts): Owners {
       log.info({ log: logId, to }, "handing over session log");
     }
     await giveUp([...moving.keys()]);
-    for (const to of new Set(moving.values())) parts.offer(to);
+    for (const [to, each] of Map.groupBy(moving, ([, podTo]) => podTo)) {
+      parts.offer(
+        to,
+        each.map(([logId]) => logId),
+      );
+    }
   };
 
   /** A dead pod does not answer. The pass does not await the probe, because that would delay every beat. */
@@ -343,8 +356,9 @@ export function createOwners(parts: OwnersParts): Owners {
       }));
   void run();
 
-  const poll = (): void => {
+  const poll = (offered: readonly number[] = []): void => {
     if (stopped) return;
+    for (const logId of offered) offeredMs.set(logId, clock.monotonic());
     if (currentPass) isPollWanted = true;
     else {
       cancel();
@@ -404,88 +418,19 @@ export function createOwners(parts: OwnersParts): Owners {
       await currentPass;
       const others = [...parts.pods().keys()].filter((each) => each !== podId);
       if (held.size > 0) await giveUp([...held.keys()]).catch(() => {});
-      for (const each of others) parts.offer(each);
+      for (const each of others) parts.offer(each, []);
     },
   };
 }
 
-/** The heads of all logs as last read, shared by all callers. */
-export type Heads = {
-  /** Heads read at most `maxAgeMs` ago. */
-  all(maxAgeMs: number): Promise<readonly Head[]>;
-  /** The head of a session's log; undefined if there are no logs yet. */
-  of(sessionId: string, maxAgeMs: number): Promise<Head | undefined>;
-  /** The heads as last read, however old. */
-  readonly last: readonly Head[];
-  put(heads: readonly Head[], atMs: number): void;
-  /** Stores a head that was read alone, so the other heads get no newer. */
-  putOne(head: Head, atMs: number): void;
-};
+function isSettled(podId: string, pods: ReadonlyMap<string, number>): boolean {
+  return (pods.get(podId) ?? 0) >= settledMs;
+}
 
-export function createHeads({
-  journal,
-  clock,
-}: {
-  journal: Pick<Log, "heads">;
-  clock: Clock;
-}): Heads {
-  let last: readonly Head[] = [];
-  let seenMs = -Infinity;
-  /** When a head was last stored alone. */
-  const seenAloneMs = new Map<number, number>();
-  let reading: Promise<readonly Head[]> | undefined;
-
-  const put = (heads: readonly Head[], atMs: number): void => {
-    if (atMs < seenMs) return;
-    // A read that began before `putOne` may hold an older version of that head.
-    last = heads.map((head) => {
-      const isOlder = atMs <= (seenAloneMs.get(head.logId) ?? -Infinity);
-      return (isOlder && last[head.logId]) || head;
-    });
-    seenMs = atMs;
-  };
-  const putOne = (head: Head, atMs: number): void => {
-    if (atMs < seenMs) return;
-    // A read that began earlier may have ended since and seen a later owner.
-    const known = last[head.logId];
-    if (known?.incarnation === head.incarnation && known.term > head.term) return;
-    last = last.map((each) => (each.logId === head.logId ? head : each));
-    seenAloneMs.set(head.logId, atMs);
-  };
-  const readHeads = async (): Promise<readonly Head[]> => {
-    const startedMs = clock.monotonic();
-    try {
-      const heads = await journal.heads();
-      put(heads, startedMs);
-      return last;
-    } finally {
-      reading = undefined;
-    }
-  };
-  const all: Heads["all"] = async (maxAgeMs) => {
-    const oldestMs = clock.monotonic() - maxAgeMs;
-    // An empty list is never enough, whatever its age: logs may have been created since.
-    const isKnown = () => last.length > 0 && seenMs >= oldestMs;
-    if (isKnown()) return last;
-    if (reading) {
-      // A read that began earlier may be older than this caller allows.
-      await reading;
-      if (isKnown()) return last;
-    }
-    return (reading ??= readHeads());
-  };
-  return {
-    all,
-    put,
-    putOne,
-    get last() {
-      return last;
-    },
-    async of(sessionId, maxAgeMs) {
-      const heads = await all(maxAgeMs);
-      return heads.length === 0 ? undefined : heads[logOf(sessionId, heads.length)];
-    },
-  };
+/** A pod that has just started is slow at first, and gets its logs from others once it has settled. */
+function settledAmong(podIds: readonly string[], pods: ReadonlyMap<string, number>): string[] {
+  const settled = podIds.filter((each) => isSettled(each, pods));
+  return settled.length > 0 ? settled : [...podIds];
 }
 
 function isSame(one: LiveHead, other: LiveHead): boolean {

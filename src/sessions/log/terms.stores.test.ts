@@ -14,7 +14,7 @@ import type { Command } from "../conversation/command.ts";
 import type { Journal } from "./journal.ts";
 import { createSqlJournal } from "./sql-journal.ts";
 import { createCommandRouter } from "./command-router.ts";
-import { createHeads } from "./ownership.ts";
+import { createHeads } from "./heads.ts";
 import { createOwner, type Owner } from "./owner.ts";
 
 const tenant = "default";

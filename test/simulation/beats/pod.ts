@@ -10,7 +10,8 @@ import type { StreamEngine } from "../../../src/sessions/log/jetstream/engine.ts
 import { createStreamLog } from "../../../src/sessions/log/jetstream/log.ts";
 import type { Deployment } from "../../../src/sessions/log/jetstream/streams.ts";
 import { createOwner } from "../../../src/sessions/log/owner.ts";
-import { createHeads, createOwners, type Owners } from "../../../src/sessions/log/ownership.ts";
+import { createHeads } from "../../../src/sessions/log/heads.ts";
+import { createOwners, type Owners } from "../../../src/sessions/log/ownership.ts";
 import { gatedEngine } from "../streams/pod.ts";
 import type { Channels } from "./channels.ts";
 
@@ -138,9 +139,9 @@ export function startBeatingPod(parts: BeatingPodParts): BeatingPod {
     }),
     onEvent: () => {},
     wouldTake: async (to) => !isCut() && other(to)?.isRunning === true,
-    offer(to) {
+    offer(to, logIds) {
       if (isCut()) return;
-      parts.clock.after(5, () => other(to)?.isRunning && other(to)!.owners.poll());
+      parts.clock.after(5, () => other(to)?.isRunning && other(to)!.owners.poll(logIds));
     },
   });
 

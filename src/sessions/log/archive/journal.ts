@@ -19,7 +19,7 @@ import { callUntilAnswered } from "../../../store/retry.ts";
 import { callLimitMs, retryDelayMs } from "../call-deadline.ts";
 import type { StreamLog } from "../jetstream/log.ts";
 import type { Head, Journal } from "../journal.ts";
-import { createHeads, type Heads } from "../ownership.ts";
+import { createHeads, type Heads } from "../heads.ts";
 import { logOf as placedLogOf } from "../placement.ts";
 import { readFirstWatermark } from "../sql/archive.ts";
 import { readBusy, toHeader } from "../sql/reading.ts";

@@ -16,7 +16,7 @@ import { createRunner } from "../../turns/runner.ts";
 import { type CommandRouter, createCommandRouter } from "../command-router.ts";
 import type { Journal } from "../journal.ts";
 import { createMemoryJournal } from "../memory-journal.ts";
-import { createHeads } from "../ownership.ts";
+import { createHeads } from "../heads.ts";
 import { createBeats } from "./beats.ts";
 
 const turnMs = 8_000;

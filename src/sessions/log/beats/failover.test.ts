@@ -14,7 +14,8 @@ import type { Command } from "../../conversation/command.ts";
 import type { Journal, Log } from "../journal.ts";
 import { createMemoryJournal } from "../memory-journal.ts";
 import { createOwner } from "../owner.ts";
-import { createHeads, createOwners, type Owners, type OwnersParts } from "../ownership.ts";
+import { createHeads } from "../heads.ts";
+import { createOwners, type Owners, type OwnersParts } from "../ownership.ts";
 import { logOf, placeLogs } from "../placement.ts";
 import { type Beats, createBeats } from "./beats.ts";
 
@@ -122,7 +123,7 @@ describe("owners of logs that hear each other", () => {
       }),
       onEvent: () => {},
       wouldTake: async (to) => pods.get(to)?.channel.isCut === false,
-      offer: (to) => pods.get(to)?.owners.poll(),
+      offer: (to, logIds) => pods.get(to)?.owners.poll(logIds),
       ...parts,
     });
     const pod: Pod = {
