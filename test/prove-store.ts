@@ -25,25 +25,20 @@ const trips = 20;
 /** As in `contract/kinds.ts`, which only vitest can load. */
 const ours = `select nspname as name from pg_namespace
   where nspname like 'flotilla\\_test\\_%'
-    and obj_description(oid, 'pg_namespace') like 'made by \`npm run test:store\` of Flotilla%'`;
+    and obj_description(oid, 'pg_namespace') like 'made by \`npm run test:store\` of Flotilla%'
+    and pg_has_role(nspowner, 'usage')`;
+
+/** What is found out of a server before the suites are run there. */
+export type Survey = {
+  readonly engine: string;
+  readonly pooler: string;
+  readonly tripMs: number;
+};
 
 /** Runs the suites on a server. Throws if it can't be tried, with what is missing. */
 export async function proveStore(url: string, files: readonly string[] = []): Promise<Proof> {
   const store = checkStore(url);
-  const connection = await openPlain(store);
-  let engine: string;
-  let pooler: string;
-  let tripMs: number;
-  try {
-    engine = await engineThere(connection, store);
-    pooler = store.pooler ?? (await poolerThere(connection));
-    tripMs = await tripThere(connection);
-    await checkRights(connection);
-    await checkConnections(connection);
-    await dropLeft(connection);
-  } finally {
-    await connection.end();
-  }
+  const { engine, pooler, tripMs } = await surveyStore(url);
   const hints = pooler === "transaction" || store.unproven === true ? "no" : "yes";
   const counts = runSuites(url, files, hints);
   const after = await openPlain(store);
@@ -67,6 +62,27 @@ export async function proveStore(url: string, files: readonly string[] = []): Pr
     ],
     row: `| ${engine} | ${verdict} | ${today}, ${how}: ${passed} passed, ${failed} failed, ${leftOut} left out |`,
   };
+}
+
+/**
+ * Looks whether the suites can be run on a server, and drops what a run that was stopped has left there.
+ * Throws with what is missing.
+ */
+export async function surveyStore(url: string): Promise<Survey> {
+  const store = checkStore(url);
+  const connection = await openPlain(store);
+  try {
+    const engine = await engineThere(connection, store);
+    await checkWritable(connection);
+    const pooler = store.pooler ?? (await poolerThere(connection));
+    const tripMs = await tripThere(connection);
+    await checkRights(connection);
+    await checkConnections(connection);
+    await dropLeft(connection);
+    return { engine, pooler, tripMs };
+  } finally {
+    await connection.end();
+  }
 }
 
 async function engineThere({ ask }: PlainConnection, store: CheckedStore): Promise<string> {
@@ -94,6 +110,12 @@ async function tripThere({ ask }: PlainConnection): Promise<number> {
   return took.toSorted((a, b) => a - b)[trips / 2]!;
 }
 
+async function checkWritable({ ask }: PlainConnection): Promise<void> {
+  const [row] = await ask("select current_setting('transaction_read_only') as read_only");
+  if (row!["read_only"] === "off") return;
+  throw new Error("the server takes no writes, as a standby doesn't: name the primary");
+}
+
 async function checkRights({ ask }: PlainConnection): Promise<void> {
   const [row] = await ask(
     "select has_database_privilege(current_database(), 'create') as may, current_user as role, current_database() as name",
@@ -104,14 +126,24 @@ async function checkRights({ ask }: PlainConnection): Promise<void> {
   );
 }
 
+/** The least of what the server, the database and the role still allow. */
 async function checkConnections({ ask }: PlainConnection): Promise<void> {
   const [row] = await ask(
-    `select current_setting('max_connections')::integer - count(*)::integer as free from pg_stat_activity`,
+    `select least(
+        current_setting('max_connections', true)::integer
+          - coalesce(current_setting('superuser_reserved_connections', true), '0')::integer - count(*),
+        (select nullif(datconnlimit, -1) from pg_database where datname = current_database())
+          - count(*) filter (where datname = current_database()),
+        (select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user)
+          - count(*) filter (where usename = current_user))::integer as free
+      from pg_stat_activity`,
   );
+  // Not every server tells.
+  if (row!["free"] === null) return;
   const free = Number(row!["free"]);
   if (free >= connectionsNeeded) return;
   throw new Error(
-    `the suites need ${connectionsNeeded} connections, and ${free} are free: raise max_connections, or close others`,
+    `the suites need ${connectionsNeeded} connections, and ${Math.max(free, 0)} are free: raise max_connections or the limit of the database or the role, or close others`,
   );
 }
 

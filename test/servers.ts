@@ -2,7 +2,9 @@
  * Proves the versions of Postgres that are supported, from npm packages: directly and through PgBouncer in
  * transaction mode, as a role that may create schemas and nothing else. Prints the rows of docs/stores.md.
  *
- *     npm run test:servers [-- versions and files]
+ *     npm run test:servers [-- versions, ways and files]
+ *
+ * A way is `directly` or `pooled`; without one it is both.
  */
 import process from "node:process";
 import pg from "pg";
@@ -13,8 +15,11 @@ import { proveStore } from "./prove-store.ts";
 
 const args = process.argv.slice(2).filter((each) => each !== "--");
 const known = Object.keys(packagedVersions);
+const allWays = ["directly", "pooled"];
 const wanted = args.filter((each) => known.includes(each));
-const files = args.filter((each) => !known.includes(each));
+const ways = args.filter((each) => allWays.includes(each));
+const files = args.filter((each) => !known.includes(each) && !allWays.includes(each));
+const goes = (way: string) => ways.length === 0 || ways.includes(way);
 const rows: string[] = [];
 
 for (const version of wanted.length > 0 ? wanted : known) {
@@ -35,8 +40,13 @@ for (const version of wanted.length > 0 ? wanted : known) {
     const url = server.url.replace("//postgres@", "//tester@");
     const pooler = await startPgBouncer({ server: url });
     try {
-      for (const each of [url, pooler.through(url)]) {
+      const urls = [
+        ...(goes("directly") ? [url] : []),
+        ...(goes("pooled") ? [pooler.through(url)] : []),
+      ];
+      for (const each of urls) {
         const { row, failed, passed } = await proveStore(each, files);
+        console.log(row);
         rows.push(row);
         if (failed > 0 || passed === 0) process.exitCode = 1;
       }

@@ -2,7 +2,8 @@
  * `npm run test:mutations`: takes out one fence at a time, in a copy of the source, and lets the
  * simulation look for what that breaks. Only what the source as it is doesn't show at the same seed counts.
  * A fence whose loss isn't noticed is either not needed or not tested; either way the script fails. First
- * seeds are run twice on the source as it is, and must do the same both times.
+ * seeds are run twice on the source as it is, and must do the same both times. What is about one store
+ * alone is shown by a test of that store instead.
  *
  * Names of mutations as arguments run only those.
  */
@@ -14,6 +15,7 @@ import type { Mutation } from "./mutation.ts";
 import { shownViolations } from "./report.ts";
 import { type Scenario, scenarioNames } from "./scenarios.ts";
 import { seedsFrom, type SeedRunner, startSeedRunner } from "./seed-runner.ts";
+import { failureWith, suiteMutations } from "./suites.ts";
 
 const seedLimit = 2_000;
 /** How many seeds are run twice. Those of throttles have up to 32 pods, and take longer. */
@@ -28,9 +30,9 @@ const sameTwice = {
 };
 
 const wanted = process.argv.slice(2);
-const chosen = allMutations.filter(
-  ({ name }) => wanted.length === 0 || wanted.some((part) => name.includes(part)),
-);
+const isWanted = ({ name }: Mutation) =>
+  wanted.length === 0 || wanted.some((part) => name.includes(part));
+const chosen = allMutations.filter(isWanted);
 const unchanged = Array.from({ length: availableParallelism() }, () =>
   startSeedRunner(join(root, "test/simulation/seeds-process.ts")),
 );
@@ -60,7 +62,14 @@ await eachOf(chosen, async (mutation, runner) => {
   row(mutation.name, found ? `seed ${found.seed}` : "NOT FOUND", found?.what);
 });
 for (const runner of unchanged) runner.close();
-console.log(`${chosen.length} mutations, ${missed} not found`);
+const ofSuites = suiteMutations.filter(isWanted);
+for (const mutation of ofSuites) {
+  const [misfit] = misfits(mutation);
+  const found = misfit === undefined ? failureWith(mutation) : undefined;
+  if (found === undefined) missed++;
+  row(mutation.name, misfit ? "NO FIT" : found ? "a test" : "NOT FOUND", misfit ?? found);
+}
+console.log(`${chosen.length + ofSuites.length} mutations, ${missed} not found`);
 process.exitCode = missed > 0 ? 1 : 0;
 
 /** Does this for all, as many at once as there are cores, each beside a runner of the unchanged source. */

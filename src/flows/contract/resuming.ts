@@ -217,9 +217,9 @@ export function resumingContract(kind: StoreKind): void {
       const part = flow<number>("part", { version: 1 })
         .to("one", () => {})
         .end();
-      const pod = await runs.pod("pod-1", [kept, part]);
       const run = await runs.start(kept, null);
       await runs.signal(run.runId, "word", "said");
+      const pod = await runs.pod("pod-1", [kept, part]);
       await runs.ended(run);
       expect((await runs.history(run.runId)).map(({ type }) => type)).toEqual([
         "start",

@@ -62,13 +62,17 @@ const postgresKind: StoreKind = {
 const reducedPostgresKind: StoreKind = {
   name: "a reduced Postgres",
   callers: true,
+  contends: true,
   async open() {
     const { url, remove } = await temporaryDatabase();
     const open = () => openReduced(url);
     const database = await open();
     return {
       database,
-      empty: (tables) => emptyPostgres(database, tables),
+      async empty(tables) {
+        await database.settled();
+        await emptyPostgres(database, tables);
+      },
       again: open,
       caller: () => postgresCaller(url),
       hints: false,
@@ -111,6 +115,7 @@ function namedKind(url: string): StoreKind {
   const given = checkStore(url);
   return {
     name: "the server that was named",
+    ...(given.unproven && { contends: true as const }),
     async open() {
       const schema = `flotilla_test_${process.pid}_${++schemas}`;
       const open = () => openPostgres({ ...given, schema, connections: connectionsOfNamed });

@@ -1,9 +1,14 @@
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 import { auditedBefore, auditFull } from "../audit.ts";
 
+const readOnly = "25006";
+
 /** Definite answers of the server: nothing was done. */
 const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = {
-  "25006": { code: "store_read_only", advice: "it is read-only: connect to the primary" },
+  "25006": {
+    code: "store_read_only",
+    advice: "it is read-only, as a standby is: connect to the primary",
+  },
   "28000": { code: "store_unavailable", advice: "it refuses this user: check the URL" },
   "28P01": { code: "store_unavailable", advice: "the password is wrong: check the URL" },
   "3D000": {
@@ -104,7 +109,12 @@ export function isStalePlan(error: unknown): boolean {
 
 /** The server, or this connection, is read-only. */
 export function isReadOnly(error: unknown): boolean {
-  return sqlState(error) === "25006";
+  return sqlState(error) === readOnly || isSerializableOnStandby(error);
+}
+
+/** A standby refuses a serializable transaction before it says that it is read-only. */
+function isSerializableOnStandby(error: unknown): boolean {
+  return sqlState(error) === "0A000" && messageOf(error).includes("hot standby");
 }
 
 /** The server has cancelled a statement that took too long. */
@@ -135,7 +145,7 @@ export function postgresError(
   { sent, refused = isSpoken(error) }: { sent: boolean; refused?: boolean },
 ): FlotillaError {
   if (error instanceof FlotillaError) return error;
-  const state = sqlState(error) ?? "";
+  const state = isReadOnly(error) ? readOnly : (sqlState(error) ?? "");
   const known = definite[state] ?? definiteByClass[state.slice(0, 2)];
   if (sent && !refused) {
     return new FlotillaError(
@@ -175,6 +185,9 @@ function whyUnreachable(error: unknown): string {
     return "it offers no TLS: set it up there, or use sslmode=disable (";
   if (/timeout exceeded when trying to connect/.test(message)) {
     return "no connection became free in time: raise `connections`, or max of your pool (";
+  }
+  if (/Connection terminated due to connection timeout|timeout expired/.test(message)) {
+    return "it didn't answer within `connectTimeoutMs`: raise that if it is suspended and takes longer to wake (";
   }
   return "";
 }

@@ -211,7 +211,9 @@ export function limitsContract(kind: StoreKind): void {
       const other = task<number>("other").handle(() => 0);
       await queue.limits.set("key/call/k", 1);
       await queue.work("pod-1", [handler, other]);
-      await queue.until("the others", async () => (await queue.stats()).byStatus.completed === 2);
+      await queue.until("the others", async () => (await queue.stats()).byStatus.completed === 2, {
+        stepMs: 20,
+      });
       await settle();
       expect(attempts).toHaveLength(1);
       expect(await queue.limits.get("key/other/k1")).toMatchObject({ limit: 1, running: 0 });
