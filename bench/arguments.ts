@@ -73,6 +73,7 @@ const works = [
   "1ms",
   "wakeup",
   "here",
+  "trigger",
   "idle",
   "million",
   "codec",
@@ -106,6 +107,7 @@ const played = allScenarios.map(({ name }) => name);
 const notBeside = [
   "codec",
   "here",
+  "trigger",
   "recover",
   "memory",
   "keys",

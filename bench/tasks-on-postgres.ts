@@ -1,4 +1,5 @@
 import { besideNotes, evenRounds } from "./beside.ts";
+import { type Goal, sayGoals } from "./goals.ts";
 import type { Report } from "./report.ts";
 import type { BenchOptions } from "./run.ts";
 import { placeOn } from "./servers/place.ts";
@@ -15,6 +16,7 @@ import { measureKeys } from "./tasks/keys.ts";
 import { measureLimits } from "./tasks/limits.ts";
 import { measureMemory } from "./tasks/memory.ts";
 import { measureRecovery } from "./tasks/recover.ts";
+import { measureTrigger } from "./tasks/trigger.ts";
 
 const sizes = {
   full: {
@@ -44,7 +46,10 @@ const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits"];
 /** What has no comparison with another checkout. */
-const notBeside = ["codec", "here", "idle", "recover", "memory"];
+const notBeside = ["codec", "here", "trigger", "idle", "recover", "memory"];
+const goals: readonly Goal[] = [
+  { metric: "tasks.wakeup.trigger.p50", store: "postgres", below: 100 },
+];
 const slow = ["pg-boss-default", "bullmq-redis-default", "bullmq-redis-aof-default"];
 
 /** Tasks on Postgres, side by side with other queues and with what bare `pg` can do. */
@@ -112,6 +117,9 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const here = wanted("here")
     ? await measureHere(options, { rounds: side.rounds, ...size.wakeup }, freshStore)
     : [];
+  const trigger = wanted("trigger")
+    ? await measureTrigger(options, { rounds: side.rounds, ...size.wakeup }, freshStore)
+    : [];
   const idle = wanted("idle") ? await measureIdle(options, size.idle, freshStore) : [];
   const recovery = wanted("recover")
     ? await measureRecovery(options, size.recover, freshStore)
@@ -129,7 +137,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const memory = wanted("memory")
     ? await measureMemory(options, size.memory, freshStore)
     : { measures: [], notes: [] };
-  const alone = [...here, ...idle, ...keys, ...limits, ...recovery, ...memory.measures];
+  const alone = [...here, ...trigger, ...idle, ...keys, ...limits, ...recovery, ...memory.measures];
   if (options.save) {
     if (works.length > 0) saveResults(works, side.about);
     saveMeasures(alone, "tasks-postgres-alone");
@@ -137,6 +145,11 @@ export async function bench(options: BenchOptions): Promise<Report> {
   const report = reportOf(works, side.about);
   return {
     measures: [...report.measures, ...alone],
-    notes: [...report.notes, ...memory.notes, ...besideNotes(options)],
+    notes: [
+      ...sayGoals(goals, alone, "postgres"),
+      ...report.notes,
+      ...memory.notes,
+      ...besideNotes(options),
+    ],
   };
 }

@@ -21,8 +21,6 @@ export type StoreKind = {
   readonly callers?: true;
   /** Whether its content is stored longer than it is. */
   readonly encrypts?: true;
-  /** Whether claims wait for each other, and transactions are undone for the sake of others and made again. */
-  readonly contends?: true;
   /** A new, empty store. */
   open(): Promise<OpenStore>;
 };

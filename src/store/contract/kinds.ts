@@ -62,7 +62,6 @@ const postgresKind: StoreKind = {
 const reducedPostgresKind: StoreKind = {
   name: "a reduced Postgres",
   callers: true,
-  contends: true,
   async open() {
     const { url, remove } = await temporaryDatabase();
     const open = () => openReduced(url);
@@ -115,7 +114,6 @@ function namedKind(url: string): StoreKind {
   const given = checkStore(url);
   return {
     name: "the server that was named",
-    ...(given.unproven && { contends: true as const }),
     async open() {
       const schema = `flotilla_test_${process.pid}_${++schemas}`;
       const open = () => openPostgres({ ...given, schema, connections: connectionsOfNamed });
