@@ -18,6 +18,7 @@ import { flowStatements } from "./statements/flows.ts";
 import { keyStatements } from "./statements/keys.ts";
 import { linkStatements } from "./statements/links.ts";
 import { podStatements } from "./statements/pods.ts";
+import { promoteStatements } from "./statements/promote.ts";
 import { quotaStatements } from "./statements/quotas.ts";
 import { stepStatements } from "./statements/steps.ts";
 import { scheduleStatements } from "./statements/schedules.ts";
@@ -43,6 +44,7 @@ const rooms: Record<string, RoomStatements> = {
   sessions: sessionStatements,
   keys: keyStatements,
   series: seriesStatements,
+  promote: promoteStatements,
   testing: testingStatements,
 };
 

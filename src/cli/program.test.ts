@@ -20,6 +20,7 @@ const withoutServer = [
   ...runsOn,
   ...withoutStore,
   "migrate",
+  "promote",
   "doctor",
   "tasks prune",
   "cluster up",

@@ -20,6 +20,7 @@ import { openApiCommand } from "./commands/openapi.ts";
 import { pauseCommands } from "./commands/pause.ts";
 import { devCommand, serveCommand, workCommand } from "./commands/pod.ts";
 import { podsCommand } from "./commands/pods.ts";
+import { promoteCommand } from "./commands/promote.ts";
 import { runsCommand } from "./commands/runs.ts";
 import { schedulesCommand } from "./commands/schedules.ts";
 import { sessionsCommand } from "./commands/sessions.ts";
@@ -96,6 +97,7 @@ export function createProgram(): Command {
     auditCommand,
     quotasCommand,
     migrateCommand,
+    promoteCommand,
     clusterCommand,
     doctorCommand,
     openApiCommand,

@@ -117,13 +117,22 @@ export async function readPulses(
   return found.flatMap((row) => parsePulse(row["pulse"]) ?? []);
 }
 
+export type LivePodAge = {
+  readonly podId: string;
+  readonly ageMs: number;
+  readonly beat: number;
+  /** The identity of its process, for observers on its machine. */
+  readonly host: string | null;
+  readonly metadata: string;
+};
+
 /** The pods that are up, with the time since their last heartbeat by the database's clock. */
-export async function livePodAges(
-  database: Pick<Database, "read">,
-): Promise<{ podId: string; ageMs: number; metadata: string }[]> {
+export async function livePodAges(database: Pick<Database, "read">): Promise<LivePodAge[]> {
   return (await database.read(podAges())).map((row) => ({
     podId: row["pod_id"],
     ageMs: Number(row["age_ms"]),
+    beat: Number(row["beat"]),
+    host: row["host"],
     metadata: row["metadata"],
   }));
 }

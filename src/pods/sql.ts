@@ -205,7 +205,7 @@ export function changeDrain(podId: string, drains: boolean, entry: DrainEntry): 
 /** The time since the last heartbeat of each live pod, by the database's clock. */
 export function podAges(): Statement {
   return sql`
-    select pod_id, ${now} - last_heartbeat as age_ms, metadata
+    select pod_id, ${now} - last_heartbeat as age_ms, beat, host, metadata
     from ${podTable} where status = 'up'`;
 }
 

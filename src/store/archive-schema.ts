@@ -50,3 +50,27 @@ export const logArchive: readonly Statement[] = [
   )`,
   sql`insert into ${table("log_place")} (cluster_id) values (${newId})`,
 ];
+
+/** How a store is filled from another one. */
+export const promotions: readonly Statement[] = [
+  // One row in a store that was or is being filled, and none in others. What copies into it holds the row,
+  // and every batch is stored only while its copier does.
+  sql`create table ${table("promotion")} (
+    id integer primary key not null,
+    promotion_id ${keyText} not null,
+    -- The deployment that the rows come from, and where they were, for people.
+    source_id ${keyText} not null,
+    source text not null,
+    state text not null default 'copying' check (state in ('copying', 'done')),
+    -- How many logs its sessions are spread over; 0 where the store that they come from has none.
+    logs integer not null,
+    -- The process that copies, and until when another one leaves it alone.
+    holder ${keyText},
+    host text,
+    held_until bigint not null default 0,
+    -- Up to where each table is copied, as JSON.
+    progress text not null default '{}',
+    began_at bigint not null default (${defaultNow}),
+    last_update bigint not null default (${defaultNow})
+  )`,
+];

@@ -4,6 +4,7 @@ import { contendedCodes, FlotillaError, hasCode, messageOf } from "../base/error
 import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import type { Database, Row } from "./database.ts";
+import { markId, markIn, type PromotionMark, refuseMarked } from "./promotion-mark.ts";
 import { type Migration, migrations as ours } from "./schema.ts";
 import {
   foreignTables,
@@ -34,6 +35,8 @@ export type SchemaState = {
   readonly needs: number;
   readonly known: number;
   readonly pending: readonly Migration[];
+  /** Set in a store that was promoted, or that is being filled: it isn't to be used. */
+  readonly mark?: PromotionMark;
 };
 
 const maxNamesShown = 5;
@@ -50,9 +53,12 @@ export async function schemaState(
       throw error;
     });
   refuseUnreleased(applied[0], migrations);
-  const version = Number(applied.at(-1)?.["id"] ?? 0);
-  const needs = Math.max(0, ...applied.map((row) => Number(row["needs"])));
-  return { version, needs, known: migrations.length, pending: migrations.slice(version) };
+  const steps = applied.filter((row) => Number(row["id"]) < markId);
+  const mark = markIn(applied.at(-1));
+  const version = Number(steps.at(-1)?.["id"] ?? 0);
+  const needs = Math.max(0, ...steps.map((row) => Number(row["needs"])));
+  const pending = migrations.slice(version);
+  return { version, needs, known: migrations.length, pending, ...(mark && { mark }) };
 }
 
 /** When the store was created, by its own clock. */
@@ -72,6 +78,7 @@ export async function migrate(
 ): Promise<SchemaState> {
   const startedMs = systemClock.monotonic();
   let state = await stateOfOurs(database, migrations);
+  refuseMarked(state.mark);
   refuseNewer(state, log);
   if (state.pending.length > 0 && mode === "check") {
     throw new FlotillaError(
@@ -98,6 +105,7 @@ export async function migrate(
     }
     state = await schemaState(database, migrations);
   }
+  refuseMarked(state.mark);
   refuseNewer(state, log);
   return state;
 }

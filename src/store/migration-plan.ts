@@ -1,6 +1,7 @@
 import { migrationStatements, refuseNewer, type SchemaState, stateOfOurs } from "./migrate.ts";
 import { type StoreLocation, locateStore, type Store } from "./open.ts";
 import { postgresDialect } from "./postgres/dialect.ts";
+import { refuseMarked } from "./promotion-mark.ts";
 import { migrations } from "./schema.ts";
 import { type Dialect, render, type Statement } from "./sql.ts";
 import { sqliteDialect } from "./sqlite/dialect.ts";
@@ -14,7 +15,8 @@ export type MigrationPlan = SchemaState & {
 /** What `migrate` would do. Changes nothing, and creates no file. */
 export async function planMigrations(store: Store): Promise<MigrationPlan> {
   const location = locateStore(store);
-  const state = await stateOf(location);
+  const { mark, ...state } = await stateOf(location);
+  refuseMarked(mark);
   refuseNewer(state);
   const dialect =
     location.kind === "sqlite"

@@ -177,7 +177,8 @@ export function withoutSecrets(store: Store): string {
   return url.replace(/\/\/.*@/, "//…@").replace(/\?.*$/, "?…");
 }
 
-async function openUnmigrated(store: Store, options: OpenStoreOptions): Promise<Database> {
+/** Opens a store as it is: its schema is neither looked at nor changed. */
+export async function openUnmigrated(store: Store, options: OpenStoreOptions): Promise<Database> {
   const { durability = "full", migrate: mode = "auto", notifies = true, log } = options;
   const { create = mode === "auto" } = options;
   const events = options.onEvent && { onEvent: withoutThrowing(options.onEvent) };

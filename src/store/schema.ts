@@ -1,5 +1,5 @@
 import { credentials, quotas } from "./access-schema.ts";
-import { logArchive } from "./archive-schema.ts";
+import { logArchive, promotions } from "./archive-schema.ts";
 import { audit } from "./audit.ts";
 import { facts } from "./facts-schema.ts";
 import {
@@ -489,8 +489,8 @@ export const migrations: readonly Migration[] = [
   // Pods of the version before leave its tables alone: they store no tasks with messages, and own no logs
   // on streams. `wake()` is for SQL that inserts tasks.
   {
-    name: "logs on streams, tasks of messages, wake-ups by SQL",
+    name: "logs on streams, tasks of messages, wake-ups by SQL, promotions",
     needs: 5,
-    statements: [...logArchive, sql`${wakeFunction}`],
+    statements: [...logArchive, sql`${wakeFunction}`, ...promotions],
   },
 ];

@@ -24,6 +24,7 @@ export type TableName =
   | "migration"
   | "pod"
   | "probe"
+  | "promotion"
   | "quota_server"
   | "redrive"
   | "schedule"
@@ -184,6 +185,12 @@ export const liveConnections: Word = { [ours]: true, word: "live_connections" };
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {
   return { [ours]: true, table: name };
+}
+
+/** A column whose name is known only when the statement is made, such as one that a table turns out to have. */
+export function column(name: string): Statement {
+  if (!/^[a-z][a-z0-9_]*$/.test(name)) throw new FlotillaError("internal", "this is no column");
+  return { [ours]: true, strings: [name], parts: [] };
 }
 
 /** Leaves space beside the rows of a table, for their next versions. A separate statement. */

@@ -131,7 +131,7 @@ select * from flotilla.pod where pod_id = $1
 -- values: ["pod-1"]
 
 -- src/pods/sql.ts: podAges
-select pod_id, now_ms() - last_heartbeat as age_ms, metadata
+select pod_id, now_ms() - last_heartbeat as age_ms, beat, host, metadata
 from flotilla.pod where status = 'up'
 
 -- src/pods/sql.ts: latestPods

@@ -1,10 +1,12 @@
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import { refuseNewer, schemaState } from "../../store/migrate.ts";
+import { refuseMarked } from "../../store/promotion-mark.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
 
 export async function schemaCheck(database: Database): Promise<Check> {
   const state = await schemaState(database);
+  refuseMarked(state.mark);
   refuseNewer(state);
   if (state.version === 0) {
     return warn(

@@ -2,6 +2,7 @@ import { existsSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import { type ErrorCode, FlotillaError, messageOf } from "../../base/errors.ts";
 import { auditedBefore, auditFull } from "../audit.ts";
+import { fencedMessage } from "./fence.ts";
 
 const codes: Readonly<Record<number, { code: ErrorCode; advice: string }>> = {
   5: { code: "store_busy", advice: "another process holds its write lock" },
@@ -46,6 +47,13 @@ export function sqliteError(error: unknown, path: string): FlotillaError {
     });
   }
   const message = messageOf(error);
+  if (message === fencedMessage) {
+    return new FlotillaError(
+      "store_read_only",
+      `the database file ${path}: its data is moved to another store, and it takes no more writes: \`flotilla doctor\` says where to, start this process there`,
+      { cause: error },
+    );
+  }
   if (message.startsWith("UNIQUE constraint failed: flotilla_audit.")) return auditedBefore(error);
   if (message === "NOT NULL constraint failed: flotilla_audit.outcome") return auditFull(error);
   // SQLite has no code for this; the wording is as old as SQLite.

@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { Database } from "../database.ts";
-import { sql } from "../sql.ts";
+import { rows, sql, type TableName } from "../sql.ts";
 import { openConnection } from "./connection.ts";
 import { freeBytes } from "./errors.ts";
 import { inlineDatabase } from "./inline.ts";
@@ -52,6 +52,34 @@ export async function findDamage(database: Database): Promise<string | undefined
   const [row] = await database.read(sql`pragma quick_check(1)`);
   const found = String(row?.["quick_check"]);
   return found === "ok" ? undefined : found;
+}
+
+/** A column as a file declares it. `place` is its place in the primary key, from 1 on; 0 if it is in none. */
+export type DeclaredColumn = {
+  readonly name: string;
+  readonly type: "bigint" | "integer" | "text";
+  readonly place: number;
+};
+
+/** The columns of each of these tables that there is. */
+export async function columnsOf(
+  database: Database,
+  names: readonly TableName[],
+): Promise<ReadonlyMap<TableName, DeclaredColumn[]>> {
+  const asked = rows(
+    { table_name: "text" },
+    names.map((name) => [name]),
+  );
+  const found = await database.read(sql`
+    select asked.table_name, declared.name, lower(declared.type) as type, declared.pk
+    from ${asked} asked, pragma_table_info('flotilla_' || asked.table_name) declared
+    order by asked.table_name, declared.cid`);
+  const columns = found.map((row) => ({
+    of: row["table_name"] as TableName,
+    declared: { name: row["name"], type: row["type"], place: Number(row["pk"]) },
+  }));
+  const tables = Map.groupBy(columns, ({ of }) => of);
+  return new Map([...tables].map(([of, each]) => [of, each.map(({ declared }) => declared)]));
 }
 
 export function sqliteVersion(): string {
