@@ -2,14 +2,14 @@ import process from "node:process";
 import type { TestProject } from "vitest/node";
 import { getParts, missing, type PartName, parts } from "./parts.ts";
 
-/** What traces of system calls and network namespaces need, which only Linux has. */
+/** What traces of system calls, network namespaces and units of systemd need, which only Linux has. */
 const onLinux = (...names: PartName[]) => (process.platform === "linux" ? names : []);
 
 /** What the tests of each project need. */
 const neededBy: Readonly<Record<string, readonly PartName[]>> = {
   unit: [],
   stores: ["postgres", "pgbouncer", "faketime", "openssl"],
-  process: ["postgres", "sqlite", "nats", ...onLinux("strace")],
+  process: ["postgres", "sqlite", "nats", ...onLinux("strace", "systemd")],
   browser: ["postgres", "chromium"],
   crash: ["postgres", "faketime"],
   "crash-alone": ["postgres", "faketime", "nats", ...onLinux("ip", "nft")],

@@ -73,6 +73,11 @@ export const parts = {
   redis: { what: "Redis", package: "redis-server", find: () => program("redis-server") },
   ip: { what: "the ip program", package: "iproute2", find: () => program("ip") },
   nft: { what: "the nft program", package: "nftables", find: () => program("nft") },
+  systemd: {
+    what: "systemd-analyze",
+    package: "systemd",
+    find: () => program("systemd-analyze"),
+  },
   strace: { what: "strace", package: "strace", find: () => program("strace") },
 } satisfies Record<string, Part>;
 

@@ -24,6 +24,10 @@ const withoutServer = [
   "doctor",
   "tasks prune",
   "cluster up",
+  "cluster permissions",
+  "deploy compose",
+  "deploy kubernetes",
+  "deploy systemd",
 ];
 
 describe("the command line", () => {

@@ -7,6 +7,7 @@ import { auditCommand } from "./commands/access/audit.ts";
 import { bulkCommand } from "./commands/acts/bulk.ts";
 import { chatCommand } from "./commands/chat.ts";
 import { clusterCommand } from "./commands/cluster/cluster.ts";
+import { deployCommand } from "./commands/cluster/deploy.ts";
 import { dlqCommand } from "./commands/dlq.ts";
 import { doctorCommand } from "./commands/doctor.ts";
 import { enqueueCommand } from "./commands/enqueue.ts";
@@ -99,6 +100,7 @@ export function createProgram(): Command {
     migrateCommand,
     promoteCommand,
     clusterCommand,
+    deployCommand,
     doctorCommand,
     openApiCommand,
   ];

@@ -7,7 +7,7 @@ import type { Store } from "../store/open.ts";
 import { natsConfigIn } from "../bus/nats/config.ts";
 import { loadConfig } from "./config-file.ts";
 import { findDev } from "./dev-file.ts";
-import type { ServerFlags, TargetFlags } from "./flags.ts";
+import type { ServerFlags, StoreFlags, TargetFlags } from "./flags.ts";
 import { printNotice } from "./output.ts";
 
 // A server knows its own limit; this one keeps a request within the size that servers read.
@@ -38,6 +38,14 @@ export async function loadSettings(flags: ServerFlags): Promise<PodSettings> {
       ...(secret && { tokens: { ...config.server?.tokens, secret } }),
     },
   });
+}
+
+/**
+ * What the config says by itself, for commands that write it down: variables of this process aren't those
+ * of the pods that are meant.
+ */
+export async function loadOwnSettings({ config, store }: StoreFlags): Promise<PodSettings> {
+  return resolved({ ...(await loadConfig(config)), ...(store && { store }) });
 }
 
 /** The store, for commands that need nothing else: the config is only loaded for it. */

@@ -287,7 +287,7 @@ describe("servers that can't keep logs are refused", () => {
       const own = { ...nextDeployment(), replicas: 1 } as const;
       await expect(logOn(engine, own).create(1)).rejects.toMatchObject({
         code: "unsupported",
-        message: expect.stringContaining("allow it to publish to $JS.API.>"),
+        message: expect.stringContaining("allow it what `flotilla cluster permissions` prints"),
       });
       await engine.close();
     } finally {

@@ -251,6 +251,11 @@ export function subjectOf(namespace: string, ...rest: readonly string[]): string
   return ["flotilla", namespace, ...rest].join(".");
 }
 
+/** Where servers answer requests of a deployment: other programs of its account have other inboxes. */
+export function inboxOf(namespace: string): string {
+  return `_INBOX.${subjectOf(namespace)}`;
+}
+
 async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
   const { connect, ...rest } = await loadDriver(settings);
   const authenticator = await authenticatorOf(settings, rest);
@@ -259,6 +264,7 @@ async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
     return await connect({
       servers: [...settings.servers],
       name: "flotilla",
+      inboxPrefix: inboxOf(settings.namespace),
       timeout: connectTimeoutMs,
       maxReconnectAttempts: -1,
       // An operator may correct what servers know of us while we run.

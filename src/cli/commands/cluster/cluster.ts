@@ -7,6 +7,7 @@ import { exitCodes } from "../../exit-codes.ts";
 import { number, type StoreFlags, withJson, withStoreOnly } from "../../flags.ts";
 import { columns, paint, print, printJson } from "../../output.ts";
 import { loadStore } from "../../settings.ts";
+import { permissionsCommand } from "./permissions.ts";
 
 type FolderFlags = { folder: string };
 type UpFlags = StoreFlags & FolderFlags & { port: number; json?: true };
@@ -18,7 +19,9 @@ const styles = { up: "green", "not ready": "yellow", down: "red" } as const;
 export function clusterCommand(program: Command): void {
   const cluster = program
     .command("cluster")
-    .description("three NATS servers and three pods on this machine, to try what runs on many")
+    .description(
+      "three NATS servers and three pods on this machine, and what servers need elsewhere",
+    )
     .addHelpText(
       "after",
       `
@@ -28,7 +31,8 @@ ended. Their configs, logs and streams are in .flotilla/cluster, which \`down\` 
 Examples:
   $ flotilla cluster up --store postgres://localhost/app
   $ flotilla cluster status
-  $ flotilla cluster down`,
+  $ flotilla cluster down
+  $ flotilla cluster permissions > flotilla.conf`,
     );
   withJson(withFolder(withStoreOnly(cluster.command("up"))))
     .addOption(
@@ -44,6 +48,7 @@ Examples:
   withJson(withFolder(cluster.command("down")))
     .description("end the pods, then the servers")
     .action(down);
+  permissionsCommand(cluster);
 }
 
 function withFolder(command: Command): Command {

@@ -75,7 +75,7 @@ describe("a stream that can't be made", () => {
     [10074, "replicas > 1 not supported in non-clustered mode", /needs 3 NATS servers/],
     [10047, "insufficient storage resources available", /raise max_file_store/],
     [10005, "no suitable peers for placement, insufficient storage", /raise max_file_store/],
-    [noPermission, "Permissions Violation", /allow it to publish to \$JS\.API/],
+    [noPermission, "Permissions Violation", /allow it what `flotilla cluster permissions` prints/],
     [10052, "invalid", /couldn't be made: invalid/],
   ])("is explained by %i (%s)", (code, why, sentence) => {
     expect(refuseCreation("S", { type: "refused", code, why }, deployment)).toMatch(sentence);

@@ -78,7 +78,7 @@ export function refuseCreation(
     return `the stream ${name} needs ${replicas} NATS servers with JetStream in one cluster: start them, with routes to each other (${why})`;
   }
   if (code === noPermission) {
-    return `the NATS user may not make the stream ${name}: allow it to publish to $JS.API.> and flotilla.>, and to subscribe to its inbox (${why})`;
+    return `the NATS user may not make the stream ${name}: allow it what \`flotilla cluster permissions\` prints (${why})`;
   }
   return `the stream ${name} couldn't be made: ${why}`;
 }
@@ -139,7 +139,7 @@ export function mayNotOf(error: unknown): string | undefined {
 export function forbidden(mayNot: string): FlotillaError {
   return new FlotillaError(
     "forbidden",
-    `the NATS user may not ${mayNot}: allow it to publish to flotilla.>, $JS.API.> and $JS.ACK.>, and to subscribe to flotilla.> and its inbox`,
+    `the NATS user may not ${mayNot}: allow it what \`flotilla cluster permissions\` prints`,
   );
 }
 
