@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { temporaryDatabase } from "../../src/store/contract/kinds.ts";
 import { built } from "../built.ts";
@@ -49,11 +50,24 @@ describe("a cluster on this machine", () => {
     expect(await ask(urls[1]!, sessionId, "one")).toBe("you said one");
     const monitors = [6, 7, 8].map((nth) => `monitor=http://127.0.0.1:${Number(port) + nth}`);
     const nats = `${servers.map(({ url }) => url).join(",")}?use=all&${monitors.join("&")}`;
+    const sql = new pg.Client(store);
+    await sql.connect();
+    await sql.query(
+      `insert into flotilla.archive_aside (log_id, incarnation, log_offset, place, body, reason)
+      values (0, 'of a test', 1, -1, '{}', 'refused')`,
+    );
+    await sql.end();
     const doctor = await command(["doctor"], { ...env, FLOTILLA_NATS: nats });
     expect(doctor.stdout).toMatch(/ok\s+servers\s+(?:\d+\.\d+\.\d+(?:, )?){3}; they flush before/);
     expect(doctor.stdout).toMatch(/ok\s+streams\s+8 logs in 3 copies, of the deployment /);
     expect(doctor.stdout).toMatch(/ok\s+rights on streams\s+this user may do all/);
+    expect(doctor.stdout).toMatch(
+      /(?:ok\s+copies\s+3 servers have the same|warn\s+copies\s+n\d is behind)/,
+    );
     expect(doctor.stdout).toMatch(/ok\s+archive\s+the database is at most \d+ messages behind/);
+    expect(doctor.stdout).toMatch(
+      /warn\s+set aside\s+the database has refused 1 parts of records, the last at 2/,
+    );
 
     process.kill(pods[0]!.pid, "SIGKILL");
     expect(await ask(urls[1]!, sessionId, "two")).toBe("you said two");

@@ -507,6 +507,9 @@ where flotilla_session.last_offset < excluded.last_offset
 -- src/sessions/log/sql/archive.ts: readAllWatermarks
 select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark order by log_id
 
+-- src/sessions/log/sql/archive.ts: countAside
+select count(*) as items, max(at) as last_at from flotilla_archive_aside
+
 -- src/sessions/log/sql/archive.ts: readWatermark
 select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ?
 -- values: [1]

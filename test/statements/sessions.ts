@@ -198,6 +198,7 @@ export const sessionStatements: RoomStatements = {
   }),
   "src/sessions/log/sql/archive.ts": sqlFile(archive, {
     readAllWatermarks: () => archive.readAllWatermarks(),
+    countAside: () => archive.countAside(),
     readWatermark: () => archive.readWatermark(1),
     readFirstWatermark: () => archive.readFirstWatermark(),
     insertWatermark: () => archive.insertWatermark(watermark),

@@ -2,7 +2,7 @@ import {
   containerSecurity,
   fromSecret,
   type Manifest,
-  metadataOf,
+  objectMeta,
   natsHosts,
   podSecurity,
 } from "./manifest.ts";
@@ -25,7 +25,7 @@ export function natsManifests(
   plan: NatsPlan,
   { namespace, secret }: { namespace: string | undefined; secret: string },
 ): Manifest[] {
-  const metadata = metadataOf("nats", namespace, labels);
+  const metadata = objectMeta("nats", namespace, labels);
   const at = { name: "$POD_NAME", hosts: natsHosts, folder: "/data" };
   const config = serverConfig(plan, at);
   return [

@@ -5,7 +5,7 @@ import {
   containerSecurity,
   fromSecret,
   type Manifest,
-  metadataOf,
+  objectMeta,
   natsHosts,
   podSecurity,
 } from "./manifest.ts";
@@ -77,7 +77,7 @@ const podLabels = {
 
 function podManifests(plan: DeployPlan, options: KubernetesOptions): Manifest[] {
   const { port, replicas, stopSeconds } = plan;
-  const named = (name: string) => metadataOf(name, options.namespace, podLabels);
+  const named = (name: string) => objectMeta(name, options.namespace, podLabels);
   return [
     {
       apiVersion: "v1",
@@ -152,7 +152,7 @@ function migration(plan: DeployPlan, options: KubernetesOptions): Manifest {
   return {
     apiVersion: "batch/v1",
     kind: "Job",
-    metadata: metadataOf(name, options.namespace, labels),
+    metadata: objectMeta(name, options.namespace, labels),
     spec: {
       backoffLimit: 6,
       activeDeadlineSeconds: 3_600,

@@ -31,7 +31,7 @@ export const containerSecurity = {
 } as const;
 
 /** Without a namespace a manifest goes to the one that `kubectl` uses. */
-export function metadataOf(
+export function objectMeta(
   name: string,
   namespace: string | undefined,
   labels: Readonly<Record<string, string>>,

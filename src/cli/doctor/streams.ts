@@ -15,17 +15,19 @@ import {
   publishedStreams,
   streamName,
 } from "../../sessions/log/jetstream/streams.ts";
-import { logPlaceOf, readWatermarks } from "../../sessions/log/place.ts";
+import { asideCount, logPlaceOf, readWatermarks } from "../../sessions/log/place.ts";
 import type { Database } from "../../store/database.ts";
 import { openStore, type Store } from "../../store/open.ts";
 import { type Check, failed, ok, warn } from "./check.ts";
+import { checkCopies } from "./copies.ts";
 
 /** Messages that a log may have beyond what the database has, before it is worth a word. */
 const usualLag = 5_000;
 
 /**
  * Whether the servers can keep the logs of sessions, whether streams and database belong together, what the
- * user may do, and how far the database is behind. Changes nothing.
+ * user may do, whether copies are the same, how far the database is behind, and what it has refused. Changes
+ * nothing.
  */
 export async function checkStreamLogs(store: Store, nats: Nats): Promise<Check[]> {
   const engine = await openEngine({ nats, clock });
@@ -83,7 +85,9 @@ async function logChecks(engine: StreamEngine, nats: Nats, database: Database): 
   return [
     ok("streams", text),
     await permissionsCheck(engine, deployment, lives),
+    await checkCopies(engine, deployment, lives),
     await lagCheck(engine, deployment, lives, database),
+    await asideCheck(database),
   ];
 }
 
@@ -135,4 +139,14 @@ async function lagCheck(
   return most > usualLag
     ? warn(name, `${text}: look at its load and at the pods' logs`)
     : ok(name, text);
+}
+
+/** What was acknowledged and the database has refused, which is kept in a table of its own. */
+async function asideCheck(database: Database): Promise<Check> {
+  const name = "set aside";
+  const { items, lastAtMs } = await asideCount(database);
+  if (items === 0) return ok(name, "the database has taken all that it was given");
+  const last = new Date(lastAtMs).toISOString();
+  const text = `the database has refused ${items} parts of records, the last at ${last}`;
+  return warn(name, `${text}: they are in the table archive_aside, each with its reason`);
 }

@@ -303,7 +303,7 @@ export function simulateStreams({
       await way();
       if (!seen) return undefined;
       const { settings, firstSequence, lastSequence, bytes } = seen;
-      return { settings, firstSequence, lastSequence, bytes: bytes() };
+      return { settings, firstSequence, lastSequence, bytes: bytes(), copies: [] };
     },
     async create(settings) {
       await way();

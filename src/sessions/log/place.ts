@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
-import { readAllWatermarks, toWatermark, type Watermark } from "./sql/archive.ts";
+import { countAside, readAllWatermarks, toWatermark, type Watermark } from "./sql/archive.ts";
 import { leaveForStreams, readPlace } from "./sql/heads.ts";
 
 /** Where the logs of a store's sessions are, and the id of its deployment. */
@@ -32,6 +32,14 @@ export async function placeOnStreams(database: Pick<Database, "read" | "write">)
 /** Up to where the database has the logs that are on streams. */
 export async function readWatermarks(database: Pick<Database, "read">): Promise<Watermark[]> {
   return (await database.read(readAllWatermarks())).map(toWatermark);
+}
+
+/** How many parts of records the database has refused, which are kept beside it, and when it did so last. */
+export async function asideCount(
+  database: Pick<Database, "read">,
+): Promise<{ items: number; lastAtMs: number }> {
+  const [row] = await database.read(countAside());
+  return { items: Number(row!["items"]), lastAtMs: Number(row!["last_at"] ?? 0) };
 }
 
 /** Refuses a pod that would keep logs in the database while they are on streams. */

@@ -1,4 +1,5 @@
 import type {
+  ClusterInfo,
   JetStreamClient,
   JetStreamManager,
   StoredMsg,
@@ -12,6 +13,7 @@ import type {
   CreateAnswer,
   PublishAnswer,
   StoredMessage,
+  StreamCopy,
   StreamEngine,
   StreamSettings,
 } from "./engine.ts";
@@ -165,7 +167,8 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
 
     state: (stream) =>
       answered(async () => {
-        const { config, state } = await (await streaming()).manager.streams.info(stream);
+        const found = await (await streaming()).manager.streams.info(stream);
+        const { config, state, cluster } = found;
         // An empty stream names the first sequence that it had or will have.
         const isEmpty = state.messages === 0;
         return {
@@ -173,6 +176,7 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
           firstSequence: isEmpty ? state.last_seq + 1 : state.first_seq,
           lastSequence: state.last_seq,
           bytes: state.bytes,
+          copies: toCopies(cluster),
         };
       }),
 
@@ -369,6 +373,15 @@ function toSettings(config: StreamInfo["config"]): StreamSettings {
     ),
     metadata: config.metadata ?? {},
   };
+}
+
+/** The leader, and what it says of the others. */
+function toCopies({ leader, replicas = [] }: ClusterInfo = {}): StreamCopy[] {
+  const others = replicas.map(({ name, offline, current }) => ({
+    server: name,
+    state: offline ? ("offline" as const) : current ? ("current" as const) : ("behind" as const),
+  }));
+  return leader && others.length > 0 ? [{ server: leader, state: "current" }, ...others] : others;
 }
 
 function serverOf(page: unknown): string | undefined {

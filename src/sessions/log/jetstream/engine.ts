@@ -61,6 +61,13 @@ export type StreamState = {
   readonly firstSequence: number;
   readonly lastSequence: number;
   readonly bytes: number;
+  /** What its leader says of the servers that have a copy. Empty: the stream is on one server. */
+  readonly copies: readonly StreamCopy[];
+};
+
+export type StreamCopy = {
+  readonly server: string;
+  readonly state: "current" | "behind" | "offline";
 };
 
 /** The settings of a stream, as far as Flotilla depends on them. */

@@ -55,6 +55,11 @@ export function readAllWatermarks(): Statement {
   return sql`select ${columns} from ${watermarks} order by log_id`;
 }
 
+/** How much the database has refused to take, and when it did so last. */
+export function countAside(): Statement {
+  return sql`select count(*) as items, max(at) as last_at from ${aside}`;
+}
+
 export function readWatermark(logId: number): Statement {
   return sql`select ${columns} from ${watermarks} where log_id = ${logId}`;
 }
