@@ -141,15 +141,18 @@ describe("the Compose file", () => {
 
   test("configures NATS servers so that they start, and a pod finds them", async () => {
     const { configs, services } = composed(await printed("deploy", "compose", ...full()));
-    for (const name of ["n1", "n2", "n3"])
-      checkServerConfig(configs[name].content.replaceAll("$$", "$"));
-    const { content } = configs.n2;
+    const contents = ["n1", "n2", "n3"].map((name) => interpolated(configs[name].content));
+    for (const each of contents) checkServerConfig(each);
+    const content = contents[1];
+    // Servers read the password themselves, and subjects of JetStream begin so.
+    expect(content).toMatch(/password: \$NATS_PASSWORD$/m);
+    expect(content).toContain('"$JS.API.INFO"');
     expect(content).toMatch(/^server_name: n2$/m);
     expect(content).toMatch(/sync_interval: always/);
     expect(content).toMatch(/^max_payload: 8MB$/m);
     expect(content).toMatch(/max_file_store: 16GB/);
     expect(content).toContain("nats-route://n3:6222");
-    const variable = services.pods.environment.FLOTILLA_NATS.replaceAll(/\$\{[^}]*\}/g, "pw");
+    const variable = interpolated(services.pods.environment.FLOTILLA_NATS);
     expect(checkNats(natsConfigIn(variable)!)).toMatchObject({
       servers: ["n1:4222", "n2:4222", "n3:4222"],
       credentials: { user: "flotilla", password: "pw" },
@@ -171,6 +174,14 @@ describe("the Compose file", () => {
     });
   });
 });
+
+/** What Compose makes of a text: variables are replaced, and `$$` is a dollar sign. */
+function interpolated(text: string): string {
+  const variables: Record<string, string> = { NATS_PASSWORD: "pw" };
+  return text.replaceAll(/\$(?:\$|\{(\w+):\?[^}]*\}|(\w+))/g, (match, needed, named) =>
+    match === "$$" ? "$" : (variables[(needed ?? named) as string] ?? ""),
+  );
+}
 
 /** Has a server read its config, without starting it. */
 function checkServerConfig(text: string): void {
