@@ -10,6 +10,7 @@ import { sql, type Statement, table } from "../store/sql.ts";
 import { openReadOnly } from "../store/sqlite/inspect.ts";
 import { allRows, fillFile, openFile, openTarget, partsOf } from "./contract/harness.ts";
 import { planPromotion, promote, type PromoteParts, undoPromotion } from "./promote.ts";
+import { readSingles } from "./sql.ts";
 import { openStores } from "./stores.ts";
 import { movedTables } from "./tables.ts";
 
@@ -69,8 +70,7 @@ describe("a promotion", () => {
     // Sessions are spread over other logs; the test after this one says how.
     const { session: _, session_log: __, ...before } = await allRows(source, source);
     expect(await allRows(target, source)).toMatchObject(before);
-    const place = sql`select place, cluster_id from ${table("log_place")}`;
-    expect(await inTarget(place)).toEqual(await source.read(place));
+    expect(await inTarget(readSingles())).toEqual(await source.read(readSingles()));
     const made = sql`select cast(applied_at as text) as at from ${table("migration")} where id = 1`;
     expect(await inTarget(made)).toEqual(await source.read(made));
 

@@ -21,7 +21,16 @@ import {
   untilNoPods,
   watchPods,
 } from "./source.ts";
-import { analyzeTable, type CopyProgress, deleteCopied, hasRows, setPlace } from "./sql.ts";
+import {
+  analyzeTable,
+  type CopyProgress,
+  deleteCopied,
+  hasRows,
+  readSingles,
+  setSingles,
+  type SingleRows,
+  toSingles,
+} from "./sql.ts";
 import { type CopiedTable, describeTables } from "./tables.ts";
 import {
   beginTarget,
@@ -179,7 +188,7 @@ export async function promote(parts: PromoteParts): Promise<Promoted> {
       ...copying,
       onRows: reporting("copying", total, parts),
     });
-    await target.save(progress, [setPlace(await logPlaceOf(source), holder)]);
+    await target.save(progress, setSingles(await singlesOf(source), holder));
     const onRows = reporting("comparing", total, parts);
     const compared = await compareTables({ ...copying, database, progress, onRows });
     await analyze(database, compared);
@@ -218,6 +227,15 @@ export async function undoPromotion(parts: PromoteParts): Promise<{ rows: number
   }
   await unfenceSource(source);
   return { rows };
+}
+
+async function singlesOf(source: Database): Promise<SingleRows> {
+  const [row] = await source.read(readSingles());
+  if (row) return toSingles(row);
+  throw new FlotillaError(
+    "store_corrupt",
+    "the table log_place or bus_secret of the source has lost its row: restore the store from a back-up",
+  );
 }
 
 /** Whether the target is in use by now, and only the source doesn't say so. */

@@ -19,6 +19,7 @@ import type { CopiedRow, CopiedTable, RowKey } from "./tables.ts";
 
 const promotions = table("promotion");
 const places = table("log_place");
+const secrets = table("bus_secret");
 
 /** Postgres has 32 bits for what both databases call an integer. */
 const maxInteger = 2_147_483_647;
@@ -164,13 +165,32 @@ export function analyzeTable(name: TableName): Statement {
   return sql`analyze ${table(name)}`;
 }
 
-/** Where the logs of the source are: on streams they stay where they are, under the id of its deployment. */
-export function setPlace(
-  { place, clusterId }: { place: string; clusterId: string },
+/**
+ * The rows that a store is made with. Where its logs are: on streams they stay there, under the id of the
+ * deployment. And its secret, which ids of groups of failed tasks are made with.
+ */
+export type SingleRows = {
+  readonly place: string;
+  readonly clusterId: string;
+  readonly secret: string;
+};
+
+export function readSingles(): Statement {
+  return sql`select place, cluster_id, secret from ${places}, ${secrets} ${limit(1)}`;
+}
+
+export function toSingles(row: Row): SingleRows {
+  return { place: row["place"], clusterId: row["cluster_id"], secret: row["secret"] };
+}
+
+export function setSingles(
+  { place, clusterId, secret }: SingleRows,
   holder: string,
-): Statement {
-  return sql`
-    update ${places} set place = ${place}, cluster_id = ${clusterId} where ${isHeld(holder)}`;
+): readonly Statement[] {
+  return [
+    sql`update ${places} set place = ${place}, cluster_id = ${clusterId} where ${isHeld(holder)}`,
+    sql`update ${secrets} set secret = ${secret} where ${isHeld(holder)}`,
+  ];
 }
 
 export type Promotion = {

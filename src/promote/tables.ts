@@ -16,7 +16,8 @@ const tables: Readonly<Record<TableName, "moves" | "place" | "stays">> = {
   audit: "moves",
   bulk: "moves",
   bus_message: "stays",
-  bus_secret: "stays",
+  // Ids of groups of failed tasks are made with it.
+  bus_secret: "place",
   credential_version: "moves",
   failure_group: "moves",
   link: "moves",

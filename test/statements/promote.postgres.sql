@@ -54,10 +54,18 @@ select 1 from flotilla.promotion where id = 1 and holder = $2 and state = 'copyi
 -- src/promote/sql.ts: analyzeTable
 analyze flotilla.task
 
--- src/promote/sql.ts: setPlace
+-- src/promote/sql.ts: readSingles
+select place, cluster_id, secret from flotilla.log_place, flotilla.bus_secret limit cast($1 as integer)
+-- values: [1]
+
+-- src/promote/sql.ts: setSingles
 update flotilla.log_place set place = $1, cluster_id = $2 where exists (
-select 1 from flotilla.promotion where id = 1 and holder = $3 and state = 'copying')
+    select 1 from flotilla.promotion where id = 1 and holder = $3 and state = 'copying')
 -- values: ["sql","cluster-1","holder-1"]
+
+update flotilla.bus_secret set secret = $1 where exists (
+    select 1 from flotilla.promotion where id = 1 and holder = $2 and state = 'copying')
+-- values: ["secret-1","holder-1"]
 
 -- src/promote/sql.ts: readPromotion
 select promotion_id, source_id, source, state, logs, holder, host, progress,

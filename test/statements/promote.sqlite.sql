@@ -54,10 +54,18 @@ select 1 from flotilla_promotion where id = 1 and holder = ? and state = 'copyin
 -- src/promote/sql.ts: analyzeTable
 analyze flotilla_task
 
--- src/promote/sql.ts: setPlace
+-- src/promote/sql.ts: readSingles
+select place, cluster_id, secret from flotilla_log_place, flotilla_bus_secret limit cast(? as integer)
+-- values: [1]
+
+-- src/promote/sql.ts: setSingles
 update flotilla_log_place set place = ?, cluster_id = ? where exists (
-select 1 from flotilla_promotion where id = 1 and holder = ? and state = 'copying')
+    select 1 from flotilla_promotion where id = 1 and holder = ? and state = 'copying')
 -- values: ["sql","cluster-1","holder-1"]
+
+update flotilla_bus_secret set secret = ? where exists (
+    select 1 from flotilla_promotion where id = 1 and holder = ? and state = 'copying')
+-- values: ["secret-1","holder-1"]
 
 -- src/promote/sql.ts: readPromotion
 select promotion_id, source_id, source, state, logs, holder, host, progress,

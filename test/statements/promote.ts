@@ -33,7 +33,13 @@ export const promoteStatements: RoomStatements = {
     digestRange: () => promote.digestRange(events, range),
     deleteCopied: () => promote.deleteCopied(events, 5_000, holder.holder),
     analyzeTable: () => promote.analyzeTable("task"),
-    setPlace: () => promote.setPlace({ place: "sql", clusterId: "cluster-1" }, holder.holder),
+    readSingles: () => promote.readSingles(),
+    toSingles: noStatement,
+    setSingles: () =>
+      promote.setSingles(
+        { place: "sql", clusterId: "cluster-1", secret: "secret-1" },
+        holder.holder,
+      ),
     readPromotion: () => promote.readPromotion(),
     toPromotion: noStatement,
     beginPromotion: () =>
