@@ -27,8 +27,11 @@ export async function checkCopies(
   lives: readonly LogLife[],
 ): Promise<Check> {
   try {
-    const all = lives.map((life) => readCopies(engine, streamName(deployment, life), life.logId));
-    return judgeCopies(await Promise.all(all), deployment);
+    const all: LogCopies[] = [];
+    // One after the other, since a message may have megabytes, and there may be 256 logs.
+    for (const life of lives)
+      all.push(await readCopies(engine, streamName(deployment, life), life.logId));
+    return judgeCopies(all, deployment);
   } catch (error) {
     return warn(name, messageOf(error));
   }
