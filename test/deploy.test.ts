@@ -350,7 +350,7 @@ describe("manifests of Kubernetes", () => {
   });
 });
 
-describe("the unit of systemd", () => {
+describe.runIf(process.platform === "linux")("the unit of systemd", () => {
   /** systemd wants the programs of a unit to be there. */
   const verified = async (where: string, ...words: string[]): Promise<string> => {
     const within = join(where, "node_modules/flotilla/bin");

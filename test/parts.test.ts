@@ -163,7 +163,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     "libfaketime",
     "openssl",
     "sqlite3",
-    ...(process.platform === "linux" ? ["strace", "iproute2", "nftables"] : []),
+    ...(process.platform === "linux" ? ["strace", "systemd", "iproute2", "nftables"] : []),
   ];
   /** What those packages bring, as far as it is looked for. */
   const files = [
@@ -178,6 +178,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     "sbin/ip",
     "sbin/nft",
     "bin/strace",
+    "bin/systemd-analyze",
   ].map((path) => join("machine/usr", path));
 
   test("gets all of it before the first test, and ends with what to do where that fails", async () => {
