@@ -134,11 +134,15 @@ describe("a page in sight", { timeout: limitMs }, () => {
     let port = server.port;
     const proxy = await startProxy(() => port);
     const url = `http://127.0.0.1:${proxy.port}`;
-    const tabs = await Promise.all([
-      openTab(browser, `${url}/tasks?name=moved`),
-      openTab(browser, url),
-    ]);
-    for (const { page } of tabs) await watched(page, "overview").catch(() => {});
+    const tabs = await Promise.all(
+      [`${url}/tasks?name=moved`, url].map(async (address) => {
+        const tab = await openTab(browser, "about:blank");
+        const open = watched(tab.page, "overview");
+        await tab.page.goto(address);
+        await open;
+        return tab;
+      }),
+    );
     await tabs[0]!.page.getByText("No task matches the filter.").waitFor();
     await tile(tabs[1]!.page, "Pods up").waitFor();
     const again = tabs.map(({ page }) => watched(page, "overview"));
