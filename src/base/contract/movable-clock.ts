@@ -47,17 +47,24 @@ export async function eventLoopTurns(count = 3): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
+const lookEveryMs = { least: 2, most: 50 };
+// A look takes the machine's time from what it waits for, so a test that has waited long looks rarely.
+const waitedShare = 0.05;
+
 /** Waits for something that happens on another thread or in another process. */
 export async function until<Found>(
   what: string,
   condition: () => Found | Promise<Found>,
   limitMs = 30_000,
 ): Promise<NonNullable<Found>> {
-  const deadlineMs = performance.now() + limitMs;
+  const startedMs = performance.now();
   for (;;) {
     const found = await condition();
     if (found) return found;
-    if (performance.now() > deadlineMs) throw new Error(`${what} didn't happen in ${limitMs} ms`);
-    await new Promise((resolve) => setTimeout(resolve, 2));
+    const waitedMs = performance.now() - startedMs;
+    if (waitedMs > limitMs) throw new Error(`${what} didn't happen in ${limitMs} ms`);
+    const { least, most } = lookEveryMs;
+    const pauseMs = Math.min(Math.max(waitedMs * waitedShare, least), most);
+    await new Promise((resolve) => setTimeout(resolve, pauseMs));
   }
 }
