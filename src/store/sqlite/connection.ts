@@ -51,6 +51,7 @@ export type ConnectionOptions = {
 
 // How long a write waits for other processes' writes before it is refused.
 const busyLimitMs = 30_000;
+// How many texts a generation of statements has; there are two.
 const statementsKept = 200;
 // A write-ahead log of at most 16 MiB between checkpoints: a larger one makes reads slow.
 const checkpointPages = 4_000;
@@ -70,7 +71,14 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
   } catch (error) {
     throw sqliteError(error, path);
   }
-  const statements = new Map<string, StatementSync>();
+  // Two generations, the used ones moving to the younger: to prepare a statement costs more than to run it,
+  // and what is used again and again outlives texts that are used once, such as filters.
+  let statements = new Map<string, StatementSync>();
+  let older = new Map<string, StatementSync>();
+  const forgetStatements = () => {
+    statements.clear();
+    older.clear();
+  };
   let waitedMs: number | undefined;
   const waiting = <Result>(action: () => Result): Result =>
     waitForOthers(action, (ms) => (waitedMs = (waitedMs ?? 0) + ms));
@@ -79,20 +87,18 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
   let wide = false;
   const widened = (error: unknown): boolean => {
     if (wide || !isTooWide(error)) return false;
-    statements.clear();
+    forgetStatements();
     return (wide = true);
   };
 
   const prepare = (text: string): StatementSync => {
-    let statement = statements.get(text);
-    if (!statement) {
-      // Texts are few; the bound is for callers that build many, such as filters.
-      if (statements.size >= statementsKept) statements.clear();
-      statement = db.prepare(text);
-      statement.setReturnArrays(true);
-      statement.setReadBigInts(wide);
-      statements.set(text, statement);
-    }
+    const known = statements.get(text);
+    if (known) return known;
+    const statement = older.get(text) ?? db.prepare(text);
+    statement.setReturnArrays(true);
+    statement.setReadBigInts(wide);
+    if (statements.size >= statementsKept) [older, statements] = [statements, new Map()];
+    statements.set(text, statement);
     return statement;
   };
 
@@ -228,7 +234,7 @@ export function openConnection(options: ConnectionOptions): SqliteConnection {
       return sinceThen;
     },
     close() {
-      statements.clear();
+      forgetStatements();
       db.close();
     },
   };
