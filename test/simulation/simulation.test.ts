@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from "vitest";
 import { areFewer, hints, manySeeds, podFaults, usualFaults } from "./seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
-const seeds = 500;
+const seeds = 400;
 const twiceEvery = 25;
 
 /** Every trouble that the simulation can make, and every fence that must have refused something. */
