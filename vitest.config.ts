@@ -1,9 +1,9 @@
 import { mkdirSync, readdirSync, rmSync, statfsSync, statSync } from "node:fs";
-import { availableParallelism } from "node:os";
+import { availableParallelism, totalmem } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
-import LongestFirst from "./test/sequence.ts";
+import FileOrder from "./test/sequence.ts";
 
 // Tests start threads and processes by the hundred, which would compile the same files each time.
 process.env["NODE_COMPILE_CACHE"] ??= fileURLToPath(
@@ -73,8 +73,10 @@ const crashAlone = [
   "cluster/storm",
 ].map((name) => `test/${name}.test.ts`);
 
-// Of three files at a time one mostly waits, for a process, a disk or a lease.
-const maxWorkers = Math.max(3, availableParallelism());
+// Of three files at a time two wait, for a page, a process, a thread, a disk or a lease, so that two cores are
+// busy with six. One with a browser takes a gigabyte at most.
+const gibibytes = Math.floor(totalmem() / 1024 ** 3);
+const maxWorkers = Math.max(3, Math.min(6, gibibytes), availableParallelism());
 
 // What is missing is seen before anything else is done.
 const withoutServer = ["./test/parts-setup.ts", "./test/built-setup.ts"];
@@ -109,7 +111,7 @@ export default defineConfig({
     hookTimeout: 180_000,
     // What is awaited happens when the machine has time for it, and a second is little.
     expect: { poll: { timeout: 30_000 } },
-    sequence: { sequencer: LongestFirst },
+    sequence: { sequencer: FileOrder },
     reporters: ["default", "./test/reporter.ts"],
     ...(watches && { project: ["unit"] }),
     projects: [
