@@ -52,8 +52,9 @@ const slow = [
   "testing/{later,throttles}",
   "throttles/learning-loop",
 ].map((name) => `src/${name}.test.ts`);
-/** Each of these needs a process of its own: it traces one, fills one, or starts a browser. */
-const own = ["tracing", "consumer", "browser"].map((name) => `test/${name}/**/*.test.ts`);
+const browsers = "test/browser/**/*.test.ts";
+/** Each of these needs a process of its own: it traces one, or compares what one loads. */
+const own = ["tracing", "consumer"].map((name) => `test/${name}/**/*.test.ts`);
 const crash = "test/crash/**/*.test.ts";
 /**
  * These fill the machine, count what happens in a time, or expect of a pod that it is never late: a busy
@@ -118,7 +119,7 @@ export default defineConfig({
       {
         extends: true,
         test: {
-          name: "browser",
+          name: "own",
           globalSetup: withPostgres,
           include: own,
           // It installs 300 MB, which `npm run test:next` is for.
@@ -128,7 +129,19 @@ export default defineConfig({
         },
       },
       // To start a process for each of hundreds of files, and to load the same modules in each, takes
-      // longer than what most of them do there: those of the next three share processes.
+      // longer than what most of them do there: those of the next four share processes.
+      {
+        extends: true,
+        test: {
+          name: "browser",
+          globalSetup: withPostgres,
+          include: [browsers],
+          env: inMemory,
+          isolate: false,
+          maxWorkers,
+          sequence: { groupOrder: 1 },
+        },
+      },
       {
         extends: true,
         test: {
@@ -176,7 +189,7 @@ export default defineConfig({
           name: "process",
           globalSetup: withPostgres,
           include: ["test/**/*.test.ts", ...slow],
-          exclude: [...shape, ...own, ...onPostgres, onEveryStore, crash, ...crashAlone],
+          exclude: [...shape, ...own, browsers, ...onPostgres, onEveryStore, crash, ...crashAlone],
           isolate: false,
           maxWorkers,
           sequence: { groupOrder: 1 },

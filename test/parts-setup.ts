@@ -10,6 +10,7 @@ const neededBy: Readonly<Record<string, readonly PartName[]>> = {
   unit: [],
   stores: ["postgres", "pgbouncer", "faketime", "openssl"],
   process: ["postgres", "sqlite", "nats", ...onLinux("strace", "systemd")],
+  own: ["postgres", "chromium", "nats"],
   browser: ["postgres", "chromium"],
   crash: ["postgres", "faketime"],
   "crash-alone": ["postgres", "faketime", "nats", ...onLinux("ip", "nft")],

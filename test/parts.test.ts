@@ -209,7 +209,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     if (isRoot) putAptGet(putAll);
     else execFileSync("sh", ["-c", putAll]);
     const { code, said } = await program(`import setup from ${urlOf("parts-setup.ts")};
-      const projects = ["browser", "unit", "stores", "process", "crash", "crash-alone"].map((name) => ({ name }));
+      const projects = ["own", "browser", "unit", "stores", "process", "crash", "crash-alone"].map((name) => ({ name }));
       for (const { name } of projects) setup({ name, vitest: { projects } });`);
     expect({ code, said }).toMatchObject({ code: 0 });
     const got = calls().filter((call) => call.startsWith(install));
@@ -220,6 +220,7 @@ describe("a run of the tests on a machine where they lack something", () => {
     type Project = { test: { name: string; globalSetup: string[] } };
     const { projects } = (config as unknown as { test: { projects: Project[] } }).test;
     expect(projects.map((each) => each.test.name)).toEqual([
+      "own",
       "browser",
       "unit",
       "stores",
