@@ -66,10 +66,8 @@ const crashAlone = [
   "crash/postgres/many",
   "crash/postgres/network",
   "crash/postgres/quiet",
-  "crash/tasks/fences",
   "crash/tasks/misbehaving",
   "crash/tasks/storm",
-  "crash/tasks/within",
   "cluster/network",
   "cluster/storm",
 ].map((name) => `test/${name}.test.ts`);
@@ -202,8 +200,8 @@ export default defineConfig({
           globalSetup: withPostgres,
           include: [crash],
           exclude: crashAlone,
-          // They kill processes and mostly wait for others, so that two at a time leave each other enough.
-          maxWorkers: 2,
+          // They kill processes and mostly wait for others, so that three at a time leave each other enough.
+          maxWorkers: 3,
           sequence: { groupOrder: 2 },
         },
       },
