@@ -9,7 +9,7 @@ import { sensitivePaths } from "../redaction/sensitive.ts";
 import { shapeAround, contentShape } from "../redaction/shape.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import { type ContentMark, contents, contentSources } from "./api/schema.ts";
-import { entrySchema } from "./api/sessions.schema.ts";
+import { entrySchema } from "./api/schema.ts";
 import { type Caller, may } from "./auth/caller.ts";
 import { isAmongMembers } from "./auth/members.ts";
 import type { SharedEvent } from "./socket/send-buffer.ts";

@@ -16,6 +16,7 @@ export const tableLimits: TableLimits = { deadRows: 10_000, unanalyzedRows: 1_00
 const secretTables = [
   "agent",
   "api_key",
+  "archive_aside",
   "bus_secret",
   "bus_message",
   "message",

@@ -293,3 +293,53 @@ export const eventDetail = () =>
     ],
     holds: { set: "state", error: "error" },
   });
+
+const keptOfParts = ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"];
+export const entryRole = () => z.enum(["system", "user", "assistant"]);
+export const entryPart = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
+
+export const entrySchema = named(
+  "Entry",
+  z.object({
+    seq: described(z.int(), "Its position in the session: 1…n without gaps."),
+    kind: z.enum(["message", "tool_result", "summary", "stop"]),
+    role: entryRole(),
+    author: z.string(),
+    messageId: z.string(),
+    replaces: described(z.int(), "The entry in whose place this one is shown.").optional(),
+    epoch: z.int().optional(),
+    upToSeq: described(z.int(), "Of an answer: the last entry that it answers.").optional(),
+    outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
+    error: content("error", z.object({ code: z.string(), message: z.string() }), {
+      keeps: ["code"],
+    }).optional(),
+    tokens: z.number(),
+    parts: z.array(content("parts", entryPart(), { keeps: keptOfParts })),
+    metadata: content("metadata", json()).optional(),
+    results: z
+      .object({
+        messageId: z.string(),
+        results: z.array(
+          content("results", described(z.unknown(), "A tool's result."), {
+            keeps: ["toolCallId", "approved", "approvalId"],
+          }),
+        ),
+      })
+      .optional(),
+    tasks: described(
+      z.array(z.string()),
+      "The ids of the tasks and runs stored with it.",
+    ).optional(),
+    throughSeq: z.int().optional(),
+    stop: described(
+      z.object({
+        epoch: z.int(),
+        messageId: z.string(),
+        by: described(z.enum(["user", "key", "program"]), "What kind of caller its author is."),
+      }),
+      "Of a `stop`: the turn that was stopped, and the message that it made.",
+    ).optional(),
+    atMs: time(),
+  }),
+  "One entry of a session's log.",
+);

@@ -24,7 +24,8 @@ import {
 import { withPageSlot, route, type Route } from "../route.ts";
 import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
-import { entrySchema, sessionSchema, sessionSpecs } from "./sessions.schema.ts";
+import { entrySchema } from "./schema.ts";
+import { sessionSchema, sessionSpecs } from "./sessions.schema.ts";
 import { type EventWriter, type EventStreams, unbuffered } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";
 import { actingAs } from "./sessions.ts";

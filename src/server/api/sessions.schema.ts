@@ -8,6 +8,9 @@ import {
   nextAfter,
   paging,
   described,
+  entryPart,
+  entryRole,
+  entrySchema,
   reach,
   sessionListing,
   sourced,
@@ -67,56 +70,6 @@ export const sessionSchema = named(
 
 const id = () => z.string().min(1).max(200);
 const maxStarted = 100;
-const kept = ["type", "state", "toolCallId", "toolName", "id", "approval", "mediaType"];
-const role = () => z.enum(["system", "user", "assistant"]);
-const part = () => described(z.unknown(), "A part of a message, as the AI SDK has it.");
-
-export const entrySchema = named(
-  "Entry",
-  z.object({
-    seq: described(z.int(), "Its position in the session: 1…n without gaps."),
-    kind: z.enum(["message", "tool_result", "summary", "stop"]),
-    role: role(),
-    author: z.string(),
-    messageId: z.string(),
-    replaces: described(z.int(), "The entry in whose place this one is shown.").optional(),
-    epoch: z.int().optional(),
-    upToSeq: described(z.int(), "Of an answer: the last entry that it answers.").optional(),
-    outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
-    error: content("error", z.object({ code: z.string(), message: z.string() }), {
-      keeps: ["code"],
-    }).optional(),
-    tokens: z.number(),
-    parts: z.array(content("parts", part(), { keeps: kept })),
-    metadata: content("metadata", json()).optional(),
-    results: z
-      .object({
-        messageId: z.string(),
-        results: z.array(
-          content("results", described(z.unknown(), "A tool's result."), {
-            keeps: ["toolCallId", "approved", "approvalId"],
-          }),
-        ),
-      })
-      .optional(),
-    tasks: described(
-      z.array(z.string()),
-      "The ids of the tasks and runs stored with it.",
-    ).optional(),
-    throughSeq: z.int().optional(),
-    stop: described(
-      z.object({
-        epoch: z.int(),
-        messageId: z.string(),
-        by: described(z.enum(["user", "key", "program"]), "What kind of caller its author is."),
-      }),
-      "Of a `stop`: the turn that was stopped, and the message that it made.",
-    ).optional(),
-    atMs: time(),
-  }),
-  "One entry of a session's log.",
-);
-
 const sent = named(
   "Sent",
   z.object({
@@ -361,9 +314,12 @@ export const sessionSpecs = {
       "SendMessageBody",
       z.strictObject({
         id: id().optional(),
-        role: described(role(), "Default `user`. Only a user's message starts a turn.").optional(),
+        role: described(
+          entryRole(),
+          "Default `user`. Only a user's message starts a turn.",
+        ).optional(),
         author: described(id(), "The author, where the caller isn't a user.").optional(),
-        parts: z.array(part()).max(1_000),
+        parts: z.array(entryPart()).max(1_000),
         metadata: json().optional(),
         to: described(taskName(), "The agent that answers, where there are several.").optional(),
         tokens: described(

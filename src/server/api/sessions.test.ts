@@ -147,7 +147,7 @@ describe("sessions over HTTP", () => {
       [{ task: "a", options: { runAt: "soon" } }],
     ]) {
       const { status } = await program("POST", at, { ...anew, tasks: wrong });
-      expect(status, JSON.stringify(wrong)).toBe(400);
+      expect([wrong, status]).toEqual([wrong, 400]);
     }
     expect((await program("GET", at)).body.lastSeq).toBe(1);
   });
