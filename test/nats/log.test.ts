@@ -173,6 +173,33 @@ describe("a log on three NATS servers", () => {
     expect(busy).toEqual([early]);
     expect(offsets).toEqual(Array.from({ length: 102 }, (_, nth) => 201 + nth));
     expect(await log.commit(head, messageRecord("s", 301))).toEqual({ type: "fenced" });
+    // From below where it was trimmed: what there is, in order and once, and nothing beyond the end.
+    const stream = streamName(deployment, { ...head, firstSequence: 1 });
+    const sequences: number[] = [];
+    for await (const { sequence } of (await engineOf()).readFrom(stream, { from: 1, to: 290 })) {
+      if (sequence <= 290) sequences.push(sequence);
+    }
+    expect(sequences).toEqual(Array.from({ length: 91 }, (_, nth) => 200 + nth));
+  });
+
+  test("is replayed whole where messages are larger than what a request asks for", async () => {
+    const deployment = nextDeployment();
+    const log = logOn(await engineOf(), deployment);
+    await log.create(1);
+    let head = await take(log, 0, "pod-1");
+    await log.recover(head);
+    const sizes = [1, 3, 400_000, 1, 3_000_000, 2_500_000, 1, 1];
+    for (const [nth, chars] of sizes.entries()) {
+      const parts = [{ type: "text", text: "x".repeat(chars) }];
+      const { entries, ...rest } = messageRecord("s", nth + 1);
+      const sent = { ...rest, entries: entries.map((each) => ({ ...each, parts })) };
+      head = headOf(await commitUntilKnown(log, head, sent));
+    }
+    const found: number[] = [];
+    await log.recover(head, ({ record }) => {
+      found.push(String(record.entries[0]!.parts[0]!["text"]).length);
+    });
+    expect(found).toEqual(sizes);
   });
 
   test("refuses records when it is full, and owners and marks later", async () => {

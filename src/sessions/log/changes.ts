@@ -2,6 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import type { Header } from "../conversation/header.ts";
 import type { EndedStep } from "../conversation/command.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
+import { entryIdsOf } from "./record-codec.ts";
 
 /** A member of a record that nothing is made of here does not compile. */
 type EveryMember = { readonly [Member in Exclude<keyof LogRecord, "recordId">]-?: unknown };
@@ -32,12 +33,13 @@ export type Changes = EveryMember & {
 /** A row in the journal of a turn. */
 export type TurnStep = TurnRef & { readonly attempt: number; readonly step: EndedStep };
 
+/** Reads the content of entries only where the entries of what it returns are read. */
 export function changesOf(record: LogRecord): Changes {
   const headers = new Map(record.headers.map((each) => [each.sessionId, each]));
   const isThere = ({ sessionId }: { sessionId: string }) =>
     headers.get(sessionId)?.status !== "deleted";
   const ended = new Map<string, number>();
-  for (const { sessionId, seq, epoch } of record.entries) {
+  for (const { sessionId, seq, epoch } of entryIdsOf(record)) {
     const header = headers.get(sessionId);
     if (header === undefined || header.lastSeq < seq) throw uncounted(sessionId);
     if (epoch !== undefined && header.work?.epoch !== epoch) ended.set(sessionId, epoch);
@@ -49,7 +51,9 @@ export function changesOf(record: LogRecord): Changes {
   if (deleted.length === 0 && isPlain(record)) {
     return {
       ...nothing,
-      entries: record.entries,
+      get entries() {
+        return record.entries;
+      },
       headers: [...headers.values()],
       turns: record.turns ?? [],
       acts: record.acts ?? [],
@@ -61,7 +65,9 @@ export function changesOf(record: LogRecord): Changes {
   const stored = [...headers.values()].map((each) => (isThere(each) ? each : tombstone(each)));
   const changed = record.members && new Set([...record.members, ...deleted]);
   return {
-    entries: deleted.length === 0 ? record.entries : record.entries.filter(isThere),
+    get entries() {
+      return deleted.length === 0 ? record.entries : record.entries.filter(isThere);
+    },
     headers: stored,
     members: changed ? stored.filter(({ sessionId }) => changed.has(sessionId)) : stored,
     metadata: new Map(

@@ -5,7 +5,8 @@ import type { Compaction, Header, Turn } from "../conversation/header.ts";
 import { busyRecord, oddTexts, record } from "../contract/journal-harness.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { LogRecord } from "./journal.ts";
-import { decodeRecord, encodeRecord, recordVersion } from "./record-codec.ts";
+import { changesOf } from "./changes.ts";
+import { decodeRecord, encodeRecord, entryIdsOf, recordVersion } from "./record-codec.ts";
 
 const anyText = fc.oneof(
   fc.string({ unit: "binary", maxLength: 20 }),
@@ -282,9 +283,11 @@ const anyRecord = fc.record(anyMembers, {
 }) as fc.Arbitrary<LogRecord>;
 
 const encoded = (given: LogRecord) => encodeRecord(given, { maxBytes: Infinity });
-const bytesOf = (body: unknown) => Buffer.from(JSON.stringify(body));
-const bodyOf = (given: LogRecord) =>
-  JSON.parse(Buffer.from(encoded(given)).toString()) as Record<string, unknown>;
+const linesOf = (given: LogRecord) => Buffer.from(encoded(given)).toString().split("\n");
+const bodyOf = (given: LogRecord) => JSON.parse(linesOf(given)[0]!) as Record<string, unknown>;
+/** Bytes of a record with this first line, and the content of one entry. */
+const bytesOf = (body: unknown, content: unknown = JSON.parse(linesOf(busyRecord("s", 1))[1]!)) =>
+  Buffer.from(`${JSON.stringify(body)}\n${JSON.stringify(content)}`);
 
 describe("the bytes of a record", () => {
   test("give back all of it, and nothing that wasn't there", () => {
@@ -296,13 +299,33 @@ describe("the bytes of a record", () => {
     );
   });
 
-  test("are JSON with a version", () => {
-    expect(bodyOf(busyRecord("s", 1))).toMatchObject({
+  test("are two lines of JSON: members with a version and the ids of entries, and their content", () => {
+    const given = busyRecord("s", 1);
+    const { messageId, clientId, parts } = given.entries[0]!;
+    expect(linesOf(given)).toHaveLength(2);
+    expect(JSON.parse(linesOf(given)[1]!)).toMatchObject([{ parts }]);
+    expect(bodyOf(given)).toMatchObject({
       v: recordVersion,
-      entries: [{ sessionId: "s", seq: 1 }],
+      entries: [["s", 1, messageId, clientId, null]],
       headers: [{ sessionId: "s", lastSeq: 1 }],
       stepsOver: [],
     });
+  });
+
+  test("tell what a record changes without the content of its entries, which is read once", () => {
+    const given = busyRecord("s", 1);
+    const bytes = encoded(given);
+    const decoded = decodeRecord(bytes);
+    const { sessionId, seq, messageId, clientId } = given.entries[0]!;
+    // Whatever is behind the first line isn't looked at yet.
+    bytes.fill(0x20, bytes.indexOf(0x0a) + 1);
+    expect(entryIdsOf(decoded)).toEqual([{ sessionId, seq, messageId, clientId }]);
+    expect(changesOf(decoded).headers).toEqual(given.headers);
+    expect(() => decoded.entries).toThrow(expect.objectContaining({ code: "store_corrupt" }));
+    const whole = decodeRecord(encoded(given));
+    expect(whole.entries).toBe(whole.entries);
+    expect(whole.entries).toEqual(given.entries);
+    expect(entryIdsOf(given)).toBe(given.entries);
   });
 
   test("of a later release are refused, because a part of them would be lost", () => {
@@ -322,8 +345,16 @@ describe("the bytes of a record", () => {
 
   test("that are no record are refused", () => {
     const body = bodyOf(busyRecord("s", 1));
-    const [entry] = body["entries"] as Record<string, unknown>[];
+    const [ids] = body["entries"] as unknown[][];
+    const [, content] = linesOf(busyRecord("s", 1)) as [string, string];
+    const [entry] = JSON.parse(content) as Record<string, unknown>[];
     const bad: Uint8Array[] = [
+      Buffer.from(JSON.stringify(body)),
+      bytesOf(body, []),
+      bytesOf(body, null),
+      bytesOf(body, [null]),
+      bytesOf(body, [{ ...entry, parts: {} }]),
+      bytesOf(body, [{ ...entry, tokens: "1" }]),
       Buffer.from(""),
       Buffer.from("{"),
       Buffer.from([0x7b, 0xff, 0x7d]),
@@ -335,15 +366,19 @@ describe("the bytes of a record", () => {
       bytesOf({ ...body, recordId: 7 }),
       bytesOf({ ...body, entries: undefined }),
       bytesOf({ ...body, entries: {} }),
-      bytesOf({ ...body, entries: [{ ...entry, seq: "1" }] }),
-      bytesOf({ ...body, entries: [{ ...entry, seq: 1.5 }] }),
-      bytesOf({ ...body, entries: [{ ...entry, clientId: undefined }] }),
+      bytesOf({ ...body, entries: [entry] }),
+      bytesOf({ ...body, entries: [ids!.with(1, "1")] }),
+      bytesOf({ ...body, entries: [ids!.with(1, 1.5)] }),
+      bytesOf({ ...body, entries: [ids!.with(3, 7)] }),
+      bytesOf({ ...body, entries: [ids!.slice(0, 3)] }),
       bytesOf({ ...body, headers: [null] }),
       bytesOf({ ...body, headers: [{ sessionId: "s" }] }),
       bytesOf({ ...body, steps: [{ sessionId: "s", epoch: 1, attempt: 1, rows: [7] }] }),
     ];
     for (const bytes of bad) {
-      expect(() => decodeRecord(bytes)).toThrow(expect.objectContaining({ code: "store_corrupt" }));
+      expect(() => decodeRecord(bytes).entries).toThrow(
+        expect.objectContaining({ code: "store_corrupt" }),
+      );
     }
   });
 

@@ -14,9 +14,12 @@ import type {
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
 /**
- * A record as the bytes that a log keeps: JSON of its members and `v`, the version. The version rises when a
- * record may hold what earlier releases cannot apply; they refuse it, since a record that is applied in part
- * would lose the rest. Fields within a member may be added without that, and pass through.
+ * A record as the bytes that a log keeps: two lines of JSON. The first has its members and `v`, the version;
+ * of entries it has their ids alone. The second has the content of entries, most of the bytes, which is read
+ * when it is asked for: a pod that takes a log needs to know what is in it before it serves, and not yet
+ * what users said. The version rises when a record may hold what earlier releases cannot apply; they refuse
+ * it, since a record that is applied in part would lose the rest. Fields within a member may be added
+ * without that, and pass through.
  */
 export const recordVersion = 1;
 
@@ -40,17 +43,27 @@ const optional =
   (check: Check): Check =>
   (value) =>
     value === undefined || check(value);
+const orNullText = orNull(isText);
+const orNullWhole = orNull(isWhole);
 const listOf =
   (check: Check): Check =>
-  (value) =>
-    Array.isArray(value) && value.every(check);
+  (value) => {
+    if (!Array.isArray(value)) return false;
+    for (const each of value) if (!check(each)) return false;
+    return true;
+  };
 
+/** Plain loops, because a pod that takes a log checks all of it before it serves. */
 function shaped<Value>(fields: Fields<Value>): Check {
-  const checks = Object.entries<Check>(fields);
+  const names = Object.keys(fields);
+  const checks = Object.values<Check>(fields);
   return (value) => {
     if (typeof value !== "object" || value === null) return false;
     const given = value as Readonly<Record<string, unknown>>;
-    return checks.every(([field, check]) => check(given[field]));
+    for (let at = 0; at < names.length; at++) {
+      if (!checks[at]!(given[names[at]!])) return false;
+    }
+    return true;
   };
 }
 
@@ -133,7 +146,20 @@ const isHeader = shaped<Header>({
   bytes: optional(isNumber),
 });
 
-const isEntry = shaped<LogRecord["entries"][number]>({
+type RecordEntry = LogRecord["entries"][number];
+
+/** What is known of an entry without its content. */
+export type EntryIds = Pick<RecordEntry, "sessionId" | "clientId" | "seq" | "messageId" | "epoch">;
+/** The same as it is written. Null in place of an epoch: it has none. */
+type WrittenIds = readonly [
+  sessionId: string,
+  seq: number,
+  messageId: string,
+  clientId: string | null,
+  epoch: number | null,
+];
+
+const isEntry = shaped<RecordEntry>({
   sessionId: isText,
   clientId: orNull(isText),
   seq: isWhole,
@@ -155,6 +181,8 @@ const isEntry = shaped<LogRecord["entries"][number]>({
   stop: optional(isObject),
   atMs: isNumber,
 });
+
+const areEntries = listOf(isEntry);
 
 const isStep = shaped<EndedStep>({
   key: isText,
@@ -193,7 +221,7 @@ const isTask = shaped<NewTask>({
 /** Every member of a record. One without a check does not compile. */
 const members: Fields<LogRecord> = {
   recordId: isText,
-  entries: listOf(isEntry),
+  entries: areEntries,
   headers: listOf(isHeader),
   members: optional(listOf(isText)),
   metadata: listOf(shaped<LogRecord["metadata"][number]>({ sessionId: isText, metadata: isText })),
@@ -260,6 +288,14 @@ const members: Fields<LogRecord> = {
   ),
   tasks: optional(listOf(isTask)),
 };
+const areIds = listOf((value) => {
+  if (!Array.isArray(value) || value.length !== 5) return false;
+  const [sessionId, seq, messageId, clientId, epoch] = value as unknown[];
+  const hasNames = isText(sessionId) && isText(messageId);
+  return hasNames && isWhole(seq) && orNullText(clientId) && orNullWhole(epoch);
+});
+const lineEnd = 0x0a;
+const utf8 = new TextDecoder("utf-8", { fatal: true });
 const memberNames = Object.keys(members) as (keyof LogRecord)[];
 
 /**
@@ -274,7 +310,10 @@ export function encodeRecord(record: LogRecord, { maxBytes }: { maxBytes: number
   }
   const body: Record<string, unknown> = { v: recordVersion };
   for (const name of memberNames) body[name] = record[name];
-  const bytes = Buffer.from(JSON.stringify(body));
+  body["entries"] = record.entries.map(toWritten);
+  const content = record.entries.map(withoutIds);
+  // Neither text has the end of a line: JSON escapes it.
+  const bytes = Buffer.from(`${JSON.stringify(body)}\n${JSON.stringify(content)}`);
   if (bytes.length <= maxBytes) return bytes;
   throw new FlotillaError(
     "payload_too_large",
@@ -283,9 +322,14 @@ export function encodeRecord(record: LogRecord, { maxBytes }: { maxBytes: number
   );
 }
 
-/** Throws `store_newer` for a record of a later release, and `store_corrupt` for what is no record. */
+/**
+ * Throws `store_newer` for a record of a later release, and `store_corrupt` for what is no record. The
+ * content of entries is read, and may throw `store_corrupt`, when `entries` is first asked for.
+ */
 export function decodeRecord(bytes: Uint8Array): LogRecord {
-  const { v, ...record } = parsed(bytes);
+  const end = bytes.indexOf(lineEnd);
+  if (end < 0) throw noRecord("it has one line");
+  const { v, ...record } = parsed(bytes.subarray(0, end));
   if (typeof v !== "number") throw noRecord("it has no version");
   const unknown = Object.keys(record).filter((name) => !Object.hasOwn(members, name));
   if (v > recordVersion || unknown.length > 0) {
@@ -296,15 +340,69 @@ export function decodeRecord(bytes: Uint8Array): LogRecord {
       { details: { version: v, unknown } },
     );
   }
-  const wrong = memberNames.find((name) => !members[name](record[name]));
+  const isRight = (name: keyof LogRecord): boolean =>
+    (name === "entries" ? areIds : members[name])(record[name]);
+  const wrong = memberNames.find((name) => !isRight(name));
   if (wrong !== undefined) throw noRecord(`its ${wrong} are not what a record holds`);
+  const ids = (record["entries"] as readonly WrittenIds[]).map(toIds);
+  const decoded = withContent(record, () => contentOf(bytes.subarray(end + 1), ids));
+  entryIds.set(decoded, ids);
+  return decoded;
+}
+
+/** The ids of entries whose content may not have been read yet. */
+const entryIds = new WeakMap<LogRecord, readonly EntryIds[]>();
+
+/** The ids of a record's entries, in their order, for which their content isn't read. */
+export function entryIdsOf(record: LogRecord): readonly EntryIds[] {
+  return entryIds.get(record) ?? record.entries;
+}
+
+/** The record, whose entries are read once they are asked for. */
+function withContent(record: object, read: () => readonly RecordEntry[]): LogRecord {
+  const shown = { configurable: true, enumerable: true };
+  Object.defineProperty(record, "entries", {
+    ...shown,
+    get() {
+      const entries = read();
+      Object.defineProperty(record, "entries", { ...shown, value: entries });
+      return entries;
+    },
+  });
   return record as LogRecord;
+}
+
+function contentOf(bytes: Uint8Array, ids: readonly EntryIds[]): readonly RecordEntry[] {
+  const content = parsed(bytes);
+  if (!Array.isArray(content) || content.length !== ids.length) {
+    throw noRecord("it hasn't the content of each entry");
+  }
+  const entries: unknown[] = content.map((each: unknown, at) => ({
+    ...(each as object),
+    ...ids[at]!,
+  }));
+  if (!areEntries(entries)) throw noRecord("its entries are not what a record holds");
+  return entries as readonly RecordEntry[];
+}
+
+function toWritten({ sessionId, seq, messageId, clientId, epoch }: RecordEntry): WrittenIds {
+  return [sessionId, seq, messageId, clientId, epoch ?? null];
+}
+
+function toIds([sessionId, seq, messageId, clientId, epoch]: WrittenIds): EntryIds {
+  const ids = { sessionId, seq, messageId, clientId };
+  return epoch === null ? ids : { ...ids, epoch };
+}
+
+function withoutIds(entry: RecordEntry): object {
+  const { sessionId: _, seq: __, messageId: ___, clientId: ____, epoch: _____, ...content } = entry;
+  return content;
 }
 
 function parsed(bytes: Uint8Array): Readonly<Record<string, unknown>> {
   let body: unknown;
   try {
-    body = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+    body = JSON.parse(utf8.decode(bytes));
   } catch (error) {
     throw noRecord(messageOf(error));
   }

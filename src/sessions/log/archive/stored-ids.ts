@@ -6,6 +6,7 @@ import type { LogRecord, StoredClientId } from "../journal.ts";
 import { keyOfId } from "../record.ts";
 import { findIds } from "../sql/reading.ts";
 import { readLastIds } from "../sql/archive.ts";
+import { entryIdsOf } from "../record-codec.ts";
 import type { Unarchived } from "./unarchived.ts";
 
 /**
@@ -182,8 +183,8 @@ export function createStoredIds({
   };
 }
 
-function addIds(seqs: Map<string, number>, { entries }: LogRecord): void {
-  for (const { sessionId, clientId, seq } of entries) {
+function addIds(seqs: Map<string, number>, record: LogRecord): void {
+  for (const { sessionId, clientId, seq } of entryIdsOf(record)) {
     if (clientId !== null) seqs.set(keyOfId(sessionId, clientId), seq);
   }
 }

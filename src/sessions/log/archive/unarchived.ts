@@ -4,16 +4,19 @@ import type { Header } from "../../conversation/header.ts";
 import { type Changes, changesOf } from "../changes.ts";
 import type { LogRecord, StoredClientId, TurnRef, TurnsPage } from "../journal.ts";
 import { estimateBytes } from "../record.ts";
+import { entryIdsOf } from "../record-codec.ts";
 
 /** A record of the log, where it is, and the hash over all up to it. */
 export type LoggedRecord = {
   readonly offset: number;
   readonly chain: string;
   readonly record: LogRecord;
+  /** How many bytes it has in the log, if it was read there. */
+  readonly bytes?: number;
 };
 
 /** The same as it is kept. What is too much for memory has no `record`, and is read from the log again. */
-export type KeptRecord = Omit<LoggedRecord, "record"> & {
+export type KeptRecord = Omit<LoggedRecord, "record" | "bytes"> & {
   readonly recordId: string;
   readonly entries: number;
   readonly bytes: number;
@@ -144,9 +147,8 @@ export function createUnarchived({
       return kept[0]?.addedMs;
     },
 
-    add({ offset, chain, record }, nowMs) {
+    add({ offset, chain, record, bytes: size = estimateBytes(record) }, nowMs) {
       const changes = changesOf(record);
-      const size = estimateBytes(record);
       // The newest are left out, because the oldest are archived next.
       const isHeld = heldBytes + size <= maxHeldBytes;
       const sessionIds = new Set<string>();
@@ -159,7 +161,7 @@ export function createUnarchived({
         offset,
         chain,
         recordId: record.recordId,
-        entries: record.entries.length,
+        entries: entryIdsOf(record).length,
         bytes: size,
         addedMs: nowMs,
         sessionIds,
@@ -301,7 +303,7 @@ const indexes: { readonly [Member in keyof Changes]-?: Index } = {
   members() {},
   entries(partOf, { offset, record, changes }) {
     const isGone = new Set(changes.deleted);
-    record.entries.forEach(({ sessionId, seq, messageId, clientId }, at) => {
+    entryIdsOf(record).forEach(({ sessionId, seq, messageId, clientId }, at) => {
       if (isGone.has(sessionId)) return;
       const part = partOf(sessionId);
       part.entries.push({ offset, at, seq, messageId, clientId });

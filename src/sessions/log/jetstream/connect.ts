@@ -37,9 +37,14 @@ const requestLimitMs = 2_000;
 const replayIdleMs = 1_000;
 const replayRetryMs = 50;
 const replayTries = 3;
-/** What one request of a replay is answered with at most, about. */
-const replayMessages = 1_000;
-const replayBytes = 4 * 1_024 * 1_024;
+/** What one request of a replay asks for, about, so that others have their turn between two of them. */
+const replayBytes = 1_024 * 1_024;
+const firstReplayMessages = 64;
+const maxReplayMessages = 1_000;
+/** What it is answered with at most, about. */
+const maxReplayBytes = 4 * 1_024 * 1_024;
+/** Requests of a replay at a time: servers read and send while what has come is taken in. */
+const replayRequests = 3;
 /** The shortest window in which servers compare message ids, of which none are sent. */
 const duplicatesNanos = 100_000_000;
 const nanosPerMs = 1_000_000;
@@ -104,17 +109,22 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
     const { manager } = await streaming();
     const found: StoredMessage[] = [];
     const over = Promise.withResolvers<Error | undefined>();
-    const end = () => over.resolve(undefined);
-    let cancel = clock.after(replayIdleMs, end);
+    let heardMs = clock.monotonic();
+    // One timer for all messages: there may be thousands a second.
+    const watch = (): void => {
+      const leftMs = heardMs + replayIdleMs - clock.monotonic();
+      if (leftMs <= 0) over.resolve(undefined);
+      else cancel = clock.after(leftMs, watch);
+    };
+    let cancel = clock.after(replayIdleMs, watch);
     const messages = await manager.direct.getBatch(stream, {
       seq: from,
-      batch: Math.min(replayMessages, to - from + 1),
-      max_bytes: replayBytes,
+      batch: Math.min(maxReplayMessages, to - from + 1),
+      max_bytes: maxReplayBytes,
       callback(done, message) {
-        cancel();
         if (done) return over.resolve(done.err);
+        heardMs = clock.monotonic();
         found.push(toStored(message)!);
-        cancel = clock.after(replayIdleMs, end);
       },
     });
     const error = await over.promise;
@@ -152,15 +162,34 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
       }),
 
     async *readFrom(stream, { from, to }) {
-      if (from > to) return;
-      let batch: Promise<StoredMessage[]> | undefined = readOn(stream, from, to);
-      while (batch) {
-        const messages: StoredMessage[] = await batch;
-        const last = messages.at(-1)?.sequence ?? to;
-        // The servers send the next batch while this one is taken in.
-        batch = last < to ? readOn(stream, last + 1, to) : undefined;
+      let next = from;
+      let count = firstReplayMessages;
+      let asked: { from: number; to: number; found: Promise<StoredMessage[]> }[] = [];
+      const ask = (first: number, last: number) => {
+        const found = readOn(stream, first, last);
         // Its failure is seen when it is awaited, which doesn't happen if the reader stops before.
-        batch?.catch(() => {});
+        found.catch(() => {});
+        return { from: first, to: last, found };
+      };
+      for (;;) {
+        while (asked.length < replayRequests && next <= to) {
+          asked.push(ask(next, Math.min(to, next + count - 1)));
+          next = asked.at(-1)!.to + 1;
+        }
+        const first = asked.shift();
+        if (!first) return;
+        const messages = await first.found;
+        const last = messages.at(-1)?.sequence;
+        if (last === undefined) return;
+        const isGap = messages[0]!.sequence > first.from;
+        if (isGap) {
+          // Messages are missing only where a log was trimmed, and the others asked for those too.
+          asked = [];
+          next = last + 1;
+        } else if (last < first.to) asked.unshift(ask(last + 1, first.to));
+        const bytes = messages.reduce((sum, { body }) => sum + body.length, 0);
+        const fitting = Math.floor((replayBytes * messages.length) / Math.max(1, bytes));
+        count = Math.min(maxReplayMessages, Math.max(1, fitting));
         yield* messages;
       }
     },
@@ -325,7 +354,8 @@ function toStored(found: StoredMsg | null): StoredMessage | undefined {
 
 function toHeaders(headers: MsgHdrs | undefined): Record<string, string> {
   const found: Record<string, string> = {};
-  for (const name of headers?.keys() ?? []) found[name] = headers!.get(name);
+  if (!headers) return found;
+  for (const [name, values] of headers) found[name] = values[0]!;
   return found;
 }
 

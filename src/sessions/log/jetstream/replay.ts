@@ -22,6 +22,8 @@ export type ReplayedRecord = {
   readonly offset: number;
   readonly chain: string;
   readonly record: LogRecord;
+  /** How many bytes it has in the log. */
+  readonly bytes: number;
 };
 
 /**
@@ -90,7 +92,7 @@ export function startReplay({
       if (isBusy) busy.set(header.sessionId, header);
       else busy.delete(header.sessionId);
     }
-    return { record: { offset: sequence, chain, record } };
+    return { record: { offset: sequence, chain, record, bytes: message.body.length } };
   };
 
   return {
