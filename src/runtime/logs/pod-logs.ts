@@ -30,6 +30,7 @@ export async function openPodLogs(
       host,
       agents,
       reachesStore: () => !journal.state().isAway,
+      backlogged: () => journal.backlogged(),
     });
     const heads = createHeads({ journal: beats, clock: parts.clock });
     const journal: ArchivedJournal = createArchivedJournal({
@@ -37,6 +38,7 @@ export async function openPodLogs(
       stream: opened.streamLog,
       bus,
       heads,
+      standbyFor: () => beats.standbyFor(),
       onArchived,
       onEnqueued,
     });
@@ -61,7 +63,10 @@ export async function openPodLogs(
 function listen(
   { nats, ids, clock, log }: StreamLogsParts,
   { streamLog, deployment }: StreamLogs,
-  own: Pick<Parameters<typeof createBeats>[0], "podId" | "host" | "agents" | "reachesStore">,
+  own: Pick<
+    Parameters<typeof createBeats>[0],
+    "podId" | "host" | "agents" | "reachesStore" | "backlogged"
+  >,
 ): Beats {
   return createBeats({
     ...own,

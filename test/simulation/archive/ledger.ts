@@ -30,8 +30,10 @@ export type ArchiveLedger = {
   taking(podId: string, logId: number): void;
   /** The stream of a log that a pod has all of. */
   servedStream(logId: number): string | undefined;
-  /** Whether a log has lost messages, and goes on in no new stream yet. */
+  /** Whether a log has lost messages, and its owner is there, but goes on in no new stream yet. */
   isBack(logId: number): boolean;
+  /** The owner of a log left it, and isn't sure that the log knows. */
+  left(logId: number): void;
   acked(head: Head, record: LogRecord): void;
   /** A pod has replayed its log, and serves it from here on. */
   recovered(head: Head, busy: readonly Header[]): void;
@@ -74,6 +76,7 @@ export function createLedger({
   /** The records of each log that were acked, by their offsets. */
   const ackedRecords = new Map<number, Map<number, string>>();
   const back = new Set<number>();
+  const left = new Set<number>();
   /** A pod has taken a log that had gone back: then nobody has what it lost. */
   let isVoid = false;
   let acks = 0;
@@ -81,6 +84,7 @@ export function createLedger({
   let reads = 0;
 
   const addEntries = (record: LogRecord): void => {
+    if (isVoid) return;
     for (const entry of record.entries) {
       const all = entries.get(entry.sessionId) ?? [];
       entries.set(entry.sessionId, all);
@@ -146,7 +150,9 @@ export function createLedger({
     },
 
     wentBack(stream) {
-      back.add(streams.get(stream)!.logId);
+      const { logId } = streams.get(stream)!;
+      back.add(logId);
+      left.delete(logId);
     },
 
     taking(podId, logId) {
@@ -160,7 +166,11 @@ export function createLedger({
       return log && isServed ? streamName(deployment, { ...log, firstSequence: 1 }) : undefined;
     },
 
-    isBack: (logId) => back.has(logId),
+    isBack: (logId) => back.has(logId) && !left.has(logId),
+
+    left(logId) {
+      left.add(logId);
+    },
 
     acked({ offset, logId }, record) {
       acks++;

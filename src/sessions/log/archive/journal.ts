@@ -29,6 +29,7 @@ import { createMergedReads } from "./merged-reads.ts";
 import { createPeeks, type FactsPart, peekNames, type Peeks, type Unsure } from "./peek.ts";
 import { createServedLog, type ServedLog } from "./served-log.ts";
 import { createStoredIds } from "./stored-ids.ts";
+import { createTails, type WarmLog } from "./tails.ts";
 import { createUnarchived } from "./unarchived.ts";
 
 /** How far the archive of a pod's logs is behind, for metrics and health. */
@@ -55,6 +56,8 @@ export type ArchivedJournal = Journal & {
   /** Moves one transaction of each log into the archive now. */
   flush(): Promise<void>;
   state(): ArchiveState;
+  /** The logs of this process of which much isn't archived. */
+  backlogged(): readonly number[];
   /** What isn't archived of a session beside what can be read with it. */
   unarchivedFacts(sessionId: string): Promise<FactsPart>;
   /** When the last message of a log was sent that is known to be stored; undefined if it isn't served here. */
@@ -80,13 +83,19 @@ export type ArchivedJournalParts = {
   onArchived?: ((sessionIds: ReadonlySet<string>) => void) | undefined;
   /** Called when tasks of records are in the database, so that a pod in this process claims at once. */
   onEnqueued?: (() => void) | undefined;
+  /** Logs of other pods with a large backlog that this one is the next to take. Default: none. */
+  standbyFor?: (() => readonly Head[]) | undefined;
   /** How old the last proof may be that no other pod has taken a log. Default 2,000. */
   proofMs?: number | undefined;
+  /** How much of a log isn't archived if its backlog is large. Default 16 MiB. */
+  largeBacklogBytes?: number | undefined;
   /** What records of one log take in memory at most. Default 32 MiB. */
   maxHeldBytes?: number | undefined;
 };
 
 const topic = "session.peek";
+/** Of a log with more than this that isn't archived, the next pod in its order reads along. */
+const usualBacklogBytes = 16 * 1_024 * 1_024;
 /** Between two transactions of one log. */
 const flushMs = 100;
 const tendMs = 1_000;
@@ -113,10 +122,12 @@ const headsMs = 1_000;
 export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJournal {
   const { stream, database, bus, clock, random, ids, log } = parts;
   const { logOf: placeOf = placedLogOf, isFollowed = () => false, proofMs = 2_000 } = parts;
+  const { largeBacklogBytes = usualBacklogBytes } = parts;
   const heads = parts.heads ?? createHeads({ journal: stream, clock });
   const archive = createSqlReads({ database });
   const flusher = createFlusher({ database, ids, log, onEnqueued: parts.onEnqueued });
   const served = new Map<number, ServedLog>();
+  const tails = createTails(parts);
   /** When the messages were sent that logs were taken with. */
   const takes = new Map<number, { readonly term: number; readonly sentMs: number }>();
   /** Logs that were taken and can't be served, and why. */
@@ -190,6 +201,7 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
     }
     // What comes without records, such as marks, is moved over too.
     wake();
+    void tails.follow(parts.standbyFor?.() ?? []);
   };
 
   const tendLater = (): void => {
@@ -344,8 +356,18 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       const { maxHeldBytes } = parts;
       // Others may have stored ids since this process had the log last, so it begins with none.
       const storedIds = createStoredIds({ database, clock, isAway: () => failures > 0 });
-      const replay = () =>
-        createServedLog({ head, takenMs, stream, storedIds, clock, ids, log, maxHeldBytes });
+      const replayed = (tail?: WarmLog) => {
+        const warm = tail && { warm: tail };
+        const own = { head, takenMs, stream, storedIds, clock, ids, log, maxHeldBytes };
+        return createServedLog({ ...own, ...warm });
+      };
+      let known = await tails.take(head);
+      const replay = (): Promise<ServedLog> => {
+        const warm = known;
+        known = undefined;
+        // Whatever doesn't fit of it, the log itself may.
+        return warm ? replayed(warm).catch(() => replayed()) : replayed();
+      };
       const next = await serve(head.logId, replay).catch((error: unknown) => {
         const isLasting = hasCode(error, "store_corrupt", "unavailable");
         const untilMs = clock.monotonic() + unservedMs;
@@ -430,6 +452,10 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       };
     },
 
+    backlogged: () =>
+      [...served.values()]
+        .filter(({ unarchived }) => unarchived.bytes > largeBacklogBytes)
+        .map(({ logId }) => logId),
     unarchivedFacts: (sessionId) => peeks(sessionId).facts(sessionId),
     provenMs: (logId) => served.get(logId)?.provenMs,
   };

@@ -11,6 +11,7 @@ import type { CommitResult, Head, LogRecord } from "../journal.ts";
 import type { FlushedLog } from "./flusher.ts";
 import { createPeeks, type Peeks } from "./peek.ts";
 import type { StoredIds } from "./stored-ids.ts";
+import { addReplayed, createReplayed, type WarmLog } from "./tails.ts";
 import { createUnarchived, type LoggedRecord, type Unarchived } from "./unarchived.ts";
 
 /**
@@ -59,6 +60,8 @@ export type ServedLogParts = {
   log: Logger;
   /** What records take in memory at most. */
   maxHeldBytes?: number | undefined;
+  /** What this process has read of the log before it took it. Default: nothing. */
+  warm?: WarmLog | undefined;
 };
 
 /** How long a log keeps what is archived: for an archive that is set back, and for what is sent again. */
@@ -75,7 +78,6 @@ const turnMs = 700;
 /** Lives of a log of which the database may still have one. */
 const maxEarlierLives = 8;
 
-type BusySession = { readonly header: Header; readonly offset: number };
 type SentMark = {
   readonly recordId: string;
   readonly archived: number;
@@ -85,11 +87,12 @@ type SentMark = {
 
 /** Replays a log that was taken at `head`. Only what this returns is served. */
 export async function createServedLog(parts: ServedLogParts): Promise<ServedLog> {
-  const { head: taken, stream, storedIds, clock, ids, log: logger, maxHeldBytes } = parts;
+  const { head: taken, stream, storedIds, clock, ids, log: logger, maxHeldBytes, warm } = parts;
   const { logId, incarnation, term } = taken;
   const life = await stream.lifeOf(taken);
-  const busy = new Map<string, BusySession>();
-  let unarchived = createUnarchived({ maxHeldBytes });
+  const replayed = warm?.replayed ?? createReplayed(maxHeldBytes);
+  const { busy } = replayed;
+  let { unarchived } = replayed;
   /** The end of the log, and the last head that the owner was given. */
   let end = taken;
   let known = taken;
@@ -107,17 +110,12 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
   /** Where marks have stood, when, and how much was archived by then. */
   let margin: { readonly offset: number; readonly atMs: number; readonly bytes: number }[] = [];
 
-  const add = (logged: LoggedRecord): void => {
-    unarchived.add(logged, clock.monotonic());
-    const { offset } = logged;
-    for (const header of logged.record.headers) {
-      const isBusy = header.work !== null && header.status !== "deleted";
-      if (isBusy) busy.set(header.sessionId, { header, offset });
-      else busy.delete(header.sessionId);
-    }
-  };
+  const add = (logged: LoggedRecord): void =>
+    addReplayed({ unarchived, busy }, logged, clock.monotonic());
 
-  const recovered = await stream.recover(taken, add);
+  const recovered = warm
+    ? await stream.recoverFrom(warm.tail, taken)
+    : await stream.recover(taken, add);
   const first = stream.lastMark(logId)!;
   const lastMark = () => stream.lastMark(logId) ?? first;
   for (const header of recovered.busy) {

@@ -14,6 +14,7 @@ const beat: Beat = {
   ],
   agents: "0123456789abcdef".repeat(4),
   reachesStore: true,
+  backlogged: [255],
 };
 const sent = () => JSON.parse(Buffer.from(encodeBeat(beat)).toString()) as Record<string, unknown>;
 const decode = (changes: object) =>
@@ -23,6 +24,8 @@ describe("a beat", () => {
   test("is read as it was sent", () => {
     expect(decodeBeat(encodeBeat(beat))).toEqual(beat);
     const draining = { ...beat, host: null, isDraining: true, logs: [], reachesStore: false };
+    const quiet = { ...beat, backlogged: [] };
+    expect(decodeBeat(encodeBeat(quiet))).toEqual(quiet);
     expect(decodeBeat(encodeBeat(draining))).toEqual(draining);
   });
 
@@ -53,6 +56,9 @@ describe("a beat", () => {
     ["with a record that has no id", { logs: [[0, life, 1, 0, ""]] }],
     ["with more logs than there can be", { logs: Array(257).fill([0, life, 1, 0, "r"]) }],
     ["with a hash that is none", { agents: "x".repeat(64) }],
+    ["with backlogs that are none", { behind: 7 }],
+    ["with the backlog of a log that there can't be", { behind: [-1] }],
+    ["with more backlogs than logs", { behind: Array(257).fill(0) }],
     ["that doesn't know whether it reaches the database", { sql: "yes" }],
   ])("%s is none", (_, changes) => {
     expect(decode({})).toEqual(beat);

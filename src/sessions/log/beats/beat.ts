@@ -18,6 +18,8 @@ export type Beat = {
   readonly agents: string;
   /** Whether it reaches the database. */
   readonly reachesStore: boolean;
+  /** The logs that it owns and of which much isn't archived. */
+  readonly backlogged: readonly number[];
 };
 
 /** A log of which a beat says that it is the sender's. */
@@ -36,6 +38,7 @@ const maxHostChars = 512;
 
 export function encodeBeat(beat: Beat): Uint8Array {
   const { clusterId, podId, host, release, count, isDraining, agents, reachesStore } = beat;
+  const { backlogged } = beat;
   const logs = beat.logs.map(({ logId, incarnation, term, offset, recordId }) => [
     logId,
     incarnation,
@@ -56,6 +59,7 @@ export function encodeBeat(beat: Beat): Uint8Array {
       logs,
       agents,
       sql: reachesStore,
+      ...(backlogged.length > 0 && { behind: backlogged }),
     }),
   );
 }
@@ -68,17 +72,16 @@ export function decodeBeat(data: Uint8Array): Beat | undefined {
   if (data.length > maxBeatBytes) return undefined;
   const found = parse(data);
   if (typeof found !== "object" || found === null) return undefined;
-  const { v, cluster, pod, host, release, count, state, logs, agents, sql } = found as Record<
-    string,
-    unknown
-  >;
+  const { v, cluster, pod, host, release, count, state, logs, agents, sql, behind } =
+    found as Record<string, unknown>;
   if (v !== version || !isText(cluster, idForm) || !isText(pod, idForm)) return undefined;
   if (host !== null && (typeof host !== "string" || host.length > maxHostChars)) return undefined;
   if (!isText(release, releaseForm) || !isText(agents, agentsForm)) return undefined;
   if (!isCount(count, 1) || typeof sql !== "boolean") return undefined;
   if (state !== "ready" && state !== "draining") return undefined;
   const spoken = logsOf(logs);
-  if (!spoken) return undefined;
+  const backlogged = backloggedOf(behind);
+  if (!spoken || !backlogged) return undefined;
   return {
     clusterId: cluster,
     podId: pod,
@@ -89,7 +92,13 @@ export function decodeBeat(data: Uint8Array): Beat | undefined {
     logs: spoken,
     agents,
     reachesStore: sql,
+    backlogged,
   };
+}
+
+function backloggedOf(found: unknown = []): number[] | undefined {
+  if (!Array.isArray(found) || found.length > maxLogs) return undefined;
+  return found.every((each) => isCount(each, 0)) ? found : undefined;
 }
 
 function logsOf(found: unknown): SpokenLog[] | undefined {

@@ -18,6 +18,7 @@ import { presenceContract } from "../../contract/presence.ts";
 import type { AgentFacts } from "../../conversation/command.ts";
 import type { Head, Journal } from "../journal.ts";
 import { createMemoryJournal } from "../memory-journal.ts";
+import { placeLogs } from "../placement.ts";
 import { type Beat, encodeBeat } from "./beat.ts";
 import { type Beats, type BeatsParts, createBeats } from "./beats.ts";
 
@@ -80,8 +81,12 @@ describe("beats", () => {
     return { beats, channel };
   };
   /** A pod that has these logs. */
-  const startOwner = async (podId: string, logIds: readonly number[]) => {
-    const pod = start(podId);
+  const startOwner = async (
+    podId: string,
+    logIds: readonly number[],
+    parts: Partial<BeatsParts> = {},
+  ) => {
+    const pod = start(podId, parts);
     const heads: Head[] = [];
     for (const logId of logIds) heads.push(await take(journal, logId, podId));
     const has = { heads };
@@ -101,6 +106,7 @@ describe("beats", () => {
         logs: [],
         agents: "0".repeat(64),
         reachesStore: true,
+        backlogged: [],
         ...changes,
       }),
     );
@@ -119,6 +125,25 @@ describe("beats", () => {
     has.heads = [{ ...head!, offset: head!.offset + 5, recordId: "later" }];
     await clock.advance(250);
     expect((await watching.heads())[0]).toMatchObject({ owner: "a", offset: 6, recordId: "later" });
+  });
+
+  test("tell of large backlogs, which the pod that is next to take the log stands by for", async () => {
+    let backlogged: readonly number[] = [];
+    const { has } = await startOwner("a", [0, 1], { backlogged: () => backlogged });
+    const others = ["b", "c", "d"].map((podId) => ({ podId, beats: start(podId).beats }));
+    for (const { podId, beats } of others) await beats.beat(podId, []);
+    await clock.advance(500);
+    const standing = () =>
+      others.flatMap(({ podId, beats }) =>
+        beats.standbyFor().map(({ logId, offset, owner }) => ({ podId, logId, offset, owner })),
+      );
+    expect(standing()).toEqual([]);
+    backlogged = [1];
+    await clock.advance(500);
+    const next = placeLogs(logs, ["b", "c", "d"])[1];
+    const { offset } = has.heads[1]!;
+    expect(standing()).toEqual([{ podId: next, logId: 1, offset, owner: "a" }]);
+    expect(start(undefined).beats.standbyFor()).toEqual([]);
   });
 
   test("spare a read of logs that pods speak for", async () => {

@@ -4,6 +4,7 @@ import type { Logger } from "../../../base/log.ts";
 import type { BeatChannel } from "../../../bus/nats/beat-channel.ts";
 import type { Fleet } from "../fleet.ts";
 import type { Head, Listening, LiveHead, Log, Presence, Speech } from "../journal.ts";
+import { placeLogs } from "../placement.ts";
 import { type CodeAgents, createAgentSets, encodeAgents, maxAgentsBytes } from "./agents.ts";
 import { type Beat, decodeBeat, encodeBeat, type SpokenLog } from "./beat.ts";
 import { beatMs, createRoster, isFurther, silentMs, type Speaker } from "./roster.ts";
@@ -24,6 +25,8 @@ export type BeatsParts = {
   agents?: CodeAgents;
   /** Whether this pod reaches the database. Default: it does. */
   reachesStore?: () => boolean;
+  /** The logs of this pod of which much isn't archived. Default: none. */
+  backlogged?: () => readonly number[];
 };
 
 /**
@@ -37,6 +40,8 @@ export type Beats = Presence & {
   readonly fleet: Fleet;
   /** All heads, from beats. Those of logs that no pod speaks for are read. */
   heads(): Promise<LiveHead[]>;
+  /** Logs of other pods with a large backlog that this pod is the next to take, and where they stand. */
+  standbyFor(): readonly Head[];
   /** What was heard last of every pod that isn't missing. */
   present(): readonly Beat[];
   start(): void;
@@ -55,7 +60,7 @@ type Claimed = Pick<Head, "logId" | "incarnation" | "term">;
 
 export function createBeats(parts: BeatsParts): Beats {
   const { channel, journal, clock, log, clusterId, podId, host = null, release } = parts;
-  const { agents = {}, reachesStore = () => true } = parts;
+  const { agents = {}, reachesStore = () => true, backlogged = () => [] } = parts;
   const roster = createRoster(podId);
   const sets = createAgentSets();
   const own = encodeAgents(agents);
@@ -101,6 +106,7 @@ export function createBeats(parts: BeatsParts): Beats {
         logs: claims().map(toSpoken),
         agents: own.hash,
         reachesStore: reachesStore(),
+        backlogged: backlogged(),
       }),
     );
   };
@@ -276,6 +282,20 @@ export function createBeats(parts: BeatsParts): Beats {
 
     heads: headsNow,
     present: () => roster.present(clock.monotonic()).map(({ beat }) => beat),
+
+    standbyFor() {
+      const pods = ready().map(({ beat }) => beat.podId);
+      if (podId === undefined || !pods.includes(podId)) return [];
+      return roster.present(clock.monotonic()).flatMap((pod) => {
+        const { podId: owner, logs, backlogged: behind } = pod.beat;
+        if (owner === podId || behind.length === 0) return [];
+        // As owners are chosen once that pod is missing.
+        const next = placeLogs(read.length, pods.filter((each) => each !== owner).toSorted());
+        return logs
+          .filter(({ logId }) => behind.includes(logId) && next[logId] === podId)
+          .map((log) => headOf({ pod, log }));
+      });
+    },
 
     fleet: {
       pods() {

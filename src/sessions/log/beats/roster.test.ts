@@ -19,6 +19,7 @@ const beatOf = (podId: string, count: number, logs: readonly SpokenLog[] = [spok
   logs,
   agents: "a".repeat(64),
   reachesStore: true,
+  backlogged: [],
 });
 
 describe("a roster", () => {

@@ -12,31 +12,20 @@ import { encodeRecord } from "../record-codec.ts";
 import { createBodies } from "./bodies.ts";
 import type { StreamEngine } from "./engine.ts";
 import {
-  decodeMark,
-  decodeMessage,
   toBody,
   encodeMessage,
   firstChain,
   type LogMessage,
   type Mark,
   messageOn,
-  messageSubject,
 } from "./message.ts";
 import { type LifeContent, makeNewLife, type NewLifeParts } from "./new-life.ts";
-import {
-  beginsLate,
-  damaged,
-  isFull,
-  lostItsEnd,
-  missing,
-  takenSince,
-  tooLarge,
-  unavailable,
-} from "./log-errors.ts";
+import { isFull, lostItsEnd, missing, takenSince, tooLarge, unavailable } from "./log-errors.ts";
 import { decideAnswer, decidePlace, type PublishOutcome, type SentMessage } from "./outcome.ts";
 import { createEndReads, headBefore, type LogEnd } from "./log-end.ts";
 import { createRecordReads, type RecordReads } from "./record-reads.ts";
-import { type ReplayedRecord, startReplay } from "./replay.ts";
+import { createRecovery, type LogTail } from "./recovery.ts";
+import type { ReplayedRecord } from "./replay.ts";
 import { createStreams } from "./create-streams.ts";
 import { type Deployment, type LogLife, streamName, subjectPrefix } from "./streams.ts";
 
@@ -64,6 +53,10 @@ export type StreamLog = Omit<Log, "recover"> &
     readonly maxLogBytes: number;
     /** Like `Log.recover`, and hands over every record that isn't archived, in order. */
     recover(head: Head, onRecord?: (record: ReplayedRecord) => void): Promise<Recovered>;
+    /** Begins to read a log behind its last mark, of which this process need not be the owner. */
+    openTail(head: Head, onRecord: (record: ReplayedRecord) => void): Promise<LogTail>;
+    /** Like `recover`, with what was read of the log before it was taken. */
+    recoverFrom(tail: LogTail, head: Head): Promise<Recovered>;
     /** The last mark of a log that is known to be stored, once it was recovered. */
     lastMark(logId: number): Mark | undefined;
     /** The last message that this process has stored or read, and its chain. */
@@ -313,16 +306,16 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     }
   };
 
-  /** The last mark of a log, as far as the server that answers knows. */
-  const readMark = async (life: LogLife, head: Head): Promise<Mark | undefined> => {
-    const stored = await engine.lastOn(streamOf(life), messageSubject(prefixOf(life), "mark"));
-    const decoded = stored && decodeMessage(prefixOf(life), stored);
-    if (decoded?.type !== "message") return undefined;
-    // It leaves out sessions that were busy at this head, and have moved on since.
-    if (stored!.sequence > head.offset) throw takenSince(life);
-    const mark = decodeMark(opened(decoded.message.body));
-    if (!mark) throw damaged(life, `message ${stored!.sequence} is no mark`);
-    return mark;
+  const openTailOf = createRecovery({ engine, deployment, log, opened });
+  const openTail: StreamLog["openTail"] = async (head, onRecord) => {
+    const life = await lifeOf(head);
+    if (!life) throw takenSince(head);
+    return openTailOf(life, onRecord);
+  };
+  const recoverFrom: StreamLog["recoverFrom"] = async (tail, head) => {
+    const recovered = await tail.end(head);
+    marks.set(head.logId, tail.mark);
+    return recovered;
   };
 
   return {
@@ -363,30 +356,9 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
       return taken.head;
     },
 
-    async recover(head, onRecord = () => {}) {
-      const life = await lifeOf(head);
-      if (!life) throw takenSince(head);
-      const mark = await readMark(life, head);
-      const from = mark ? mark.archived + 1 : life.firstSequence;
-      const chain = mark?.chain ?? firstChain(life.incarnation);
-      const replay = startReplay({ prefix: prefixOf(life), from, chain, mark, opened });
-      for await (const stored of engine.readFrom(streamOf(life), { from, to: head.offset })) {
-        // The mark may be an old one, of a server that is behind.
-        if (!replay.hasBegun && stored.sequence > from)
-          throw beginsLate(life, from, stored.sequence);
-        const { record, wrong } = replay.add(stored);
-        if (wrong !== undefined) throw damaged(life, wrong);
-        if (record) onRecord(record);
-      }
-      // A replica that is behind ends early, and an owner serves only what it has read whole.
-      const gap = replay.missing(head);
-      if (gap !== undefined) throw unavailable(`log ${life.logId} isn't read whole: ${gap}`);
-      const { strays, busy } = replay;
-      if (strays > 0) log.warn({ log: life.logId, strays }, "messages of others in a session log");
-      const last = replay.mark ?? { archived: from - 1, chain, busy: [] };
-      marks.set(life.logId, last);
-      return { busy };
-    },
+    openTail,
+    recoverFrom,
+    recover: async (head, onRecord = () => {}) => recoverFrom(await openTail(head, onRecord), head),
 
     lastMark: (logId) => marks.get(logId),
     lastEnd: (logId) => ends.get(logId),

@@ -33,7 +33,8 @@ export type ReplayedRecord = {
 export type Replay = {
   /** Takes the next message. Returns its record, if it is one, or what is wrong with it. */
   add(stored: StoredMessage): { readonly record?: ReplayedRecord; readonly wrong?: string };
-  readonly hasBegun: boolean;
+  /** The sequence of the message that it needs next. */
+  readonly next: number;
   /** What is missing or wrong if the messages end here. */
   missing(head: Head): string | undefined;
   /** Headers of sessions that have work under way. */
@@ -97,8 +98,8 @@ export function startReplay({
 
   return {
     add,
-    get hasBegun() {
-      return next > from;
+    get next() {
+      return next;
     },
     missing(head) {
       if (next !== head.offset + 1) return `it ends at ${next - 1}, before ${head.offset}`;
