@@ -30,6 +30,8 @@ type FeedSourcesParts = {
   ownerOf: (sessionId: string) => Promise<string | undefined>;
   localView: (sessionId: string) => HeaderView | undefined;
   readView: (sessionId: string) => Promise<HeaderView | undefined>;
+  /** The life of a session's log, as far as this process knows; empty if there is none. */
+  incarnationOf: (sessionId: string) => Promise<string>;
   /** True unless the feed was dropped meanwhile. */
   isCurrent: (feed: Feed) => boolean;
   /** The source is not this process, so it is checked every second. */
@@ -97,6 +99,14 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
     else feed.fail(sessionNotFound(sessionId));
   };
 
+  /** An owner that goes on in a new log has nothing to tell of a quiet session, which is followed all the same. */
+  const compareLives = async (feed: Feed): Promise<void> => {
+    const incarnation = await parts.incarnationOf(feed.sessionId);
+    const { view } = feed;
+    if (!view || incarnation === "" || incarnation === view.incarnation) return;
+    feed.accept({ ...view, incarnation }, []);
+  };
+
   const once = (feed: Feed, resolve: () => Promise<void>): void => {
     if (resolving.has(feed)) return;
     resolving.add(feed);
@@ -118,7 +128,8 @@ export function createFeedSources(parts: FeedSourcesParts): FeedSources {
         const source = await find(feed.sessionId);
         const before = sources.get(feed.sessionId);
         const isSame = before === source || addressOf(before) === (addressOf(source) ?? null);
-        if (!isSame) await bring(feed, source);
+        if (isSame) await compareLives(feed);
+        else await bring(feed, source);
       });
     },
     forget(sessionId) {

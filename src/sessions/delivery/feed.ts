@@ -59,6 +59,12 @@ export function createFeed(sessionId: string, parts: FeedParts): Feed {
   return new SessionFeed(sessionId, parts);
 }
 
+/**
+ * How often it is read again whether another log has replaced that of a session, once a second. What this
+ * process knows of logs may be older than the view that came from the owner of the new one.
+ */
+const maxDoubts = 10;
+
 /** A class, because there may be one per client, and closures for each would take most of the memory. */
 class SessionFeed implements Feed {
   readonly sessionId: string;
@@ -74,6 +80,9 @@ class SessionFeed implements Feed {
   private head = 0;
   private isOver = false;
   private fetching = false;
+  /** How often it is still read whether another log has replaced this one. */
+  private doubts = 0;
+  private settling = false;
 
   constructor(sessionId: string, parts: FeedParts) {
     this.sessionId = sessionId;
@@ -87,7 +96,7 @@ class SessionFeed implements Feed {
   }
 
   get needsRepair(): boolean {
-    return this.isIncomplete() && !this.fetching;
+    return (this.isIncomplete() && !this.fetching) || (this.doubts > 0 && !this.settling);
   }
 
   join(position: JoinPosition, sink: Sink<FeedEvent>): Joined {
@@ -121,7 +130,7 @@ class SessionFeed implements Feed {
     if (this.isOver) return;
     const { view } = this;
     if (!view) return this.begin(next);
-    if (next.incarnation !== view.incarnation) return void this.replaced(next);
+    if (next.incarnation !== view.incarnation) return this.doubt();
     if (isLater(next, view)) this.view = next;
     this.deliver(entries);
     this.publishState();
@@ -136,7 +145,9 @@ class SessionFeed implements Feed {
   }
 
   repair(): void {
-    if (this.needsRepair) this.refresh().catch(() => {});
+    if (!this.needsRepair) return;
+    if (this.doubts > 0) void this.settle();
+    else this.refresh().catch(() => {});
   }
 
   forget(): void {
@@ -237,16 +248,30 @@ class SessionFeed implements Feed {
     );
   }
 
-  /** Another log replaced this one. Clients join again, and then get a reset. */
-  private async replaced(next: HeaderView): Promise<void> {
+  /** A view of another log came: of the one that replaced this one, or late, of one that this one replaced. */
+  private doubt(): void {
+    this.doubts = maxDoubts;
+    this.parts.onNeedsPolling(this);
+    void this.settle();
+  }
+
+  /** Ends the feed if another log has replaced this one: clients join again, and then get a reset. */
+  private async settle(): Promise<void> {
+    if (this.settling) return;
+    this.settling = true;
     try {
       const stored = await this.parts.readView(this.sessionId);
-      if (stored && stored.incarnation === this.view?.incarnation) return;
+      if (stored?.incarnation === this.view?.incarnation) this.doubts--;
+      else {
+        const message = "the log of this session was replaced: join it again";
+        this.fail(new FlotillaError("conflict", message));
+      }
     } catch {
-      return;
+      // The next tick tries again.
+    } finally {
+      this.settling = false;
     }
-    if (next.incarnation === this.view?.incarnation) return;
-    this.fail(new FlotillaError("conflict", "the log of this session was replaced: join it again"));
+    if (this.doubts > 0 && !this.isOver) this.parts.onNeedsPolling(this);
   }
 
   private async refresh(): Promise<void> {

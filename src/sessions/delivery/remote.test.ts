@@ -354,6 +354,73 @@ describe("a session that another pod owns", () => {
     expect(client.failed).toMatchObject({ code: "conflict" });
     await scene.close();
   });
+
+  test.each(["is told by its owner before it knows", "hears nothing of its owner"])(
+    "is joined again, and is reset once, at a pod that %s",
+    async (how) => {
+      const scene = await createHubHarness();
+      await scene.commit("s", { say: 3 });
+      scene.isLoaded = false;
+      const gateway = scene.hub("gateway");
+      const client = joinAs(gateway, "s");
+      await client.joined.ready;
+      const committed = await scene.store("s", { say: 1 });
+      if (how !== "hears nothing of its owner") {
+        scene.hub("owner").committed([{ ...committed, incarnation: "id-2" }]);
+        await settled();
+        expect(client.failed).toBeUndefined();
+      }
+      scene.incarnation = "id-2";
+      // Nothing more is said in the session.
+      await scene.clock.advance(2_000);
+      await settled();
+      expect(client.failed).toMatchObject({ code: "conflict" });
+      const again = joinAs(gateway, "s", { lastSeq: 3, incarnation: "id-1", lastMessageId: "m3" });
+      await again.joined.ready;
+      await scene.clock.advance(5_000);
+      await settled();
+      expect(again.events.filter(({ type }) => type === "reset")).toEqual([
+        { type: "reset", reason: "incarnation" },
+      ]);
+      expect(again.seqs).toEqual([1, 2, 3, 4]);
+      expect(again.failed).toBeUndefined();
+      await scene.close();
+    },
+  );
+
+  test("is joined again at its owner, too, where that learns it later", async () => {
+    const scene = await createHubHarness();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("owner"), "s");
+    await client.joined.ready;
+    const committed = await scene.store("s", { say: 1 });
+    scene.hub("owner").committed([{ ...committed, incarnation: "id-2" }]);
+    for (let second = 0; second < 3; second++) await scene.clock.advance(1_000);
+    expect(client.failed).toBeUndefined();
+    scene.incarnation = "id-2";
+    await scene.clock.advance(1_000);
+    await settled();
+    expect(client.failed).toMatchObject({ code: "conflict" });
+    await scene.close();
+  });
+
+  test("goes on where a view of an earlier log comes late, which is read a few times and forgotten", async () => {
+    const scene = await createHubHarness();
+    await scene.commit("s", { say: 1 });
+    const client = joinAs(scene.hub("owner"), "s");
+    await client.joined.ready;
+    const committed = await scene.store("s", { say: 1 });
+    scene.hub("owner").committed([{ ...committed, incarnation: "earlier" }]);
+    await scene.clock.advance(15_000);
+    const { headers } = scene.reads;
+    await scene.clock.advance(15_000);
+    expect(scene.reads.headers).toBe(headers);
+    scene.hub("owner").committed([committed]);
+    await settled();
+    expect(client.seqs).toEqual([1, 2]);
+    expect(client.failed).toBeUndefined();
+    await scene.close();
+  });
 });
 
 type Answer = { readonly [field: string]: Json };
