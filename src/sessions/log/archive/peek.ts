@@ -89,6 +89,9 @@ export const peekNames = {
   facts: true,
 } as const satisfies { readonly [Name in keyof Peeks]: true };
 
+/** What one answer holds of entries at most, whatever its caller asks for: pods send each other 16 MiB. */
+export const maxPeekBytes = 8 * 1_024 * 1_024;
+
 /** Gives the record at an offset that isn't archived, from memory or from the log. */
 export type LoadRecord = (offset: number) => Promise<LogRecord>;
 
@@ -103,8 +106,9 @@ export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
   /** The bodies of these, until they are more than a page takes. */
   const read = async (
     refs: readonly BodyRef[],
-    { limit, maxBytes = Infinity }: EntriesAfter,
+    { limit, maxBytes: wanted = maxPeekBytes }: EntriesAfter,
   ): Promise<Entry[]> => {
+    const maxBytes = Math.min(wanted, maxPeekBytes);
     const page: Entry[] = [];
     let bytes = 0;
     for (const ref of refs.slice(0, limit)) {

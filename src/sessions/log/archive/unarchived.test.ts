@@ -7,7 +7,7 @@ import { randomRecords } from "../../contract/random-records.ts";
 import type { Journal, LogRecord, Reads } from "../journal.ts";
 import { createMemoryJournal } from "../memory-journal.ts";
 import { createMergedReads } from "./merged-reads.ts";
-import { createPeeks } from "./peek.ts";
+import { createPeeks, entryBytes, maxPeekBytes } from "./peek.ts";
 import { createUnarchived } from "./unarchived.ts";
 
 const sessionIds = ["s1", "s2", "s3"];
@@ -155,4 +155,24 @@ describe("what isn't archived", () => {
     expect(unarchived.storedId("a", "a/1")).toBeUndefined();
     expect(unarchived.header("b")).toBeUndefined();
   });
+});
+
+test("what is read of it at once is bounded in bytes, whatever is asked for", async () => {
+  const unarchived = createUnarchived({ maxHeldBytes: Infinity });
+  const parts = [{ type: "text", text: "x".repeat(1_000_000) }];
+  for (let seq = 1; seq <= 12; seq++) {
+    const { entries, ...rest } = messageRecord("s", seq);
+    const large = { ...rest, entries: entries.map((each) => ({ ...each, parts })) };
+    unarchived.add({ offset: seq, chain: "", record: large }, 0);
+  }
+  const peeks = createPeeks(unarchived, () => Promise.reject(new Error("all is in memory")));
+  for (const maxBytes of [undefined, Infinity]) {
+    const page = { after: 0, limit: 100, ...(maxBytes !== undefined && { maxBytes }) };
+    const first = await peeks.entries("s", page);
+    const last = await peeks.tail("s", { ...page, upTo: 12 });
+    expect(first.entries.map(({ seq }) => seq)).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(last.entries.map(({ seq }) => seq)).toEqual([5, 6, 7, 8, 9, 10, 11, 12]);
+    const bytes = first.entries.reduce((sum, each) => sum + entryBytes(each), 0);
+    expect(bytes).toBeLessThanOrEqual(maxPeekBytes);
+  }
 });
