@@ -326,6 +326,8 @@ describe("a promotion is refused", () => {
     await expect(promote(dyingInCopy(4))).rejects.toThrow("killed");
     await expect(promote({ ...parts, logs: 16 })).rejects.toThrow("has begun with 8 logs");
     await undoPromotion(parts);
+    await source.write([sql`delete from ${table("session_log")}`]);
+    await expect(promote({ ...parts, logs: 4 })).rejects.toThrow("has no logs in the database");
     await nothingChanged();
   });
 

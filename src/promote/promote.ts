@@ -106,8 +106,8 @@ export type PromotionPlan = {
   readonly durationMs: number;
 };
 
-/** About what one process copies and compares in a second, on a small machine. */
-const rowsInSecond = 10_000;
+/** What was copied and compared in a second on two cores that others used, too: 40,000 tasks in 11.5 s. */
+const rowsInSecond = 3_500;
 const analyzedRows = 1_000;
 const deletedAtOnce = 5_000;
 
@@ -305,6 +305,12 @@ async function logsOf(
     throw new FlotillaError(
       "invalid_option",
       `this promotion has begun with ${begun} logs: leave --logs out, or begin anew after --undo`,
+    );
+  }
+  if (from === 0 && logs !== undefined) {
+    throw new FlotillaError(
+      "invalid_option",
+      "the store has no logs in the database, because it has no sessions yet or they are on NATS: leave --logs out",
     );
   }
   if (from === 0) return { from, to: 0 };
