@@ -12,6 +12,15 @@ export type {
   Bulks,
   FollowBulkOptions,
 } from "./bulk/bulks.ts";
+export type { ChangeKind, ChangeType, RecordedChange } from "./changes/change.ts";
+export type {
+  ChangeFilter,
+  ChangePage,
+  ChangePageOptions,
+  ChangesOptions,
+  ChangesReader,
+} from "./changes/changes.ts";
+export type { ChangesConfig } from "./changes/recording.ts";
 export type { PayloadCodec } from "./store/codec/codec.ts";
 export { encryption, type EncryptionOptions } from "./store/codec/encryption.ts";
 export type {

@@ -20,6 +20,7 @@ const pillars = [
   "sessions",
   "keys",
   "series",
+  "changes",
 ];
 const server = ["base", "protocol", "redaction", "audit", "runtime"];
 
@@ -59,6 +60,7 @@ const mayImport: Record<string, string[]> = {
   keys: ["base", "protocol", "store", "audit"],
   series: ["base", "protocol", "store"],
   promote: ["base", "store", "pods", "sessions"],
+  changes: ["base", "store"],
   runtime: ["base", "protocol", "redaction", ...pillars],
   durable: ["base", "throttles", "steps"],
   testing: ["base", "protocol", ...pillars, "runtime"],

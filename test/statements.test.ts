@@ -7,6 +7,7 @@ import { shippedSources } from "./sources.ts";
 import { auditStatements } from "./statements/audit.ts";
 import { bulkStatements } from "./statements/bulk.ts";
 import { busStatements } from "./statements/bus.ts";
+import { changesStatements } from "./statements/changes.ts";
 import { deadLetterStatements } from "./statements/dead-letters.ts";
 import {
   noStatement,
@@ -45,6 +46,7 @@ const rooms: Record<string, RoomStatements> = {
   keys: keyStatements,
   series: seriesStatements,
   promote: promoteStatements,
+  changes: changesStatements,
   testing: testingStatements,
 };
 

@@ -9,6 +9,7 @@ export const errorCodes = [
   "closed",
   "codec_failed",
   "conflict",
+  "cursor_expired",
   "dependency_cycle",
   "dependency_failed",
   "duplicate_key",

@@ -30,6 +30,7 @@ import { tasksCommand } from "./commands/tasks.ts";
 import { throttlesCommand } from "./commands/throttles.ts";
 import { approvalsCommand } from "./commands/waiting/approvals.ts";
 import { whyCommand } from "./commands/waiting/why.ts";
+import { changesCommand } from "./commands/watching/changes.ts";
 import { seriesCommand } from "./commands/watching/series.ts";
 import { exitCodeMeanings } from "./exit-codes.ts";
 
@@ -80,6 +81,7 @@ export function createProgram(): Command {
     whyCommand,
     statsCommand,
     seriesCommand,
+    changesCommand,
     runsCommand,
     flowsCommand,
     sessionsCommand,

@@ -1,12 +1,14 @@
 import process from "node:process";
 import { followUntil, systemClock } from "../base/clock.ts";
 import { FlotillaError } from "../base/errors.ts";
+import { systemRandom } from "../base/random.ts";
 import { type Client, createClient } from "../client/client.ts";
 import { serverUrl } from "../client/environment.ts";
 import { createClientCredentials, createHttp, type Http } from "../client/http.ts";
 import type { ClientOptions } from "../client/options.ts";
 import { type Bulk, hasBulkEnded } from "../bulk/bulk.ts";
 import type { BulkOutcome } from "../bulk/bulks.ts";
+import { type ChangePage, followPages } from "../changes/changes.ts";
 import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { HistoryEntry, RunView } from "../flows/rows.ts";
 import type { OpenSignal, Runs } from "../flows/runs.ts";
@@ -61,6 +63,7 @@ export type Operations = Pick<
   | "approvals"
   | "audit"
   | "bulk"
+  | "changes"
   | "drainPod"
   | "enqueue"
   | "enqueueEach"
@@ -384,6 +387,14 @@ export function remoteOperations({ client, http }: Remote): Operations {
       subjects: (query = {}) =>
         http("GET", "/v1/series/subjects", { query: query as RequestQuery }),
     },
+
+    changes: followPages(
+      ({ names, kinds, ...page }) => {
+        const query = { ...page, names: names?.join(","), kinds: kinds?.join(",") };
+        return http<ChangePage>("GET", "/v1/changes", { query: query as RequestQuery });
+      },
+      { clock: systemClock, random: systemRandom },
+    ),
 
     audit: { list: (query = {}) => http("GET", "/v1/audit", { query: query as RequestQuery }) },
 

@@ -34,6 +34,7 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   why: ["read", "none"],
   stats: ["read of all"],
   series: ["read of all", "task"],
+  changes: ["read"],
   "runs list": ["read"],
   "runs show": ["read", "none"],
   "runs start": ["admin", "order"],

@@ -73,6 +73,13 @@ export async function loadStoreSettings(
   return { store, dataDir, ...(codec && { codec }), ...(nats && { nats }) };
 }
 
+/** Whether changes are to be recorded, as a config says: that of the folder, unless a store alone is named. */
+export async function loadChanges({ config, store }: TargetFlags): Promise<PodSettings["changes"]> {
+  if (store && !config) return undefined;
+  const path = config ?? (await findDev())?.config;
+  return (await resolved(await loadConfig(path))).changes;
+}
+
 /** The quotas of a config, for commands on its store. */
 export async function loadQuotas({ config, store }: TargetFlags): Promise<QuotaConfig | undefined> {
   if (store) return undefined;

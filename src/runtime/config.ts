@@ -1,5 +1,6 @@
 import { type AuditConfig, auditOf } from "../audit/leader.ts";
 import { checkNats, type NatsConfig } from "../bus/nats/config.ts";
+import { type ChangesConfig, changesConfigOf } from "../changes/recording.ts";
 import { dayMs } from "../base/durations.ts";
 import { FlotillaError } from "../base/errors.ts";
 import { defaultMaxBytes } from "../base/json.ts";
@@ -66,6 +67,11 @@ export type Config = {
   retentionMs?: number | Partial<Retention>;
   /** How long the audit is kept, and how large it gets. */
   audit?: AuditConfig;
+  /**
+   * Has the store record changes of tasks, runs, turns and sessions, for `flotilla.changes` to follow.
+   * `false`: it stops. Default: as the store does already, which at first is not at all.
+   */
+  changes?: false | ChangesConfig;
   /** Default 256 KiB. */
   maxPayloadBytes?: number;
   /** Default 256 KiB. */
@@ -135,10 +141,11 @@ export const defaultDataDir = ".flotilla";
 
 /** A config with all defaults filled in. */
 export type PodSettings = Required<
-  Omit<Config, Optional | "audit" | "retentionMs" | "pressure" | "sessions">
+  Omit<Config, Optional | "audit" | "changes" | "retentionMs" | "pressure" | "sessions">
 > &
   Pick<Config, Optional> & {
     audit: Required<AuditConfig>;
+    changes?: false | Required<ChangesConfig>;
     retentionMs: Retention;
     pressure: false | PressureLimits;
     sessions: false | Required<SessionsConfig>;
@@ -182,6 +189,7 @@ const others = [
   "migrate",
   "retentionMs",
   "audit",
+  "changes",
   "pressure",
   "middleware",
   "only",
@@ -247,6 +255,7 @@ export function resolveConfig(config: Config): PodSettings {
   }
   const { schedules = [] } = config;
   checkSchedules(schedules);
+  const changes = changesConfigOf(config.changes);
   return {
     ...(settings as unknown as PodSettings),
     store,
@@ -260,6 +269,7 @@ export function resolveConfig(config: Config): PodSettings {
     middleware,
     retentionMs: retentionOf(config.retentionMs),
     audit: auditOf(config.audit),
+    ...(changes !== undefined && { changes }),
     dataDir: config.dataDir ?? defaultDataDir,
     ...(config.codec && { codec: config.codec }),
     ...(config.only && { only: config.only }),

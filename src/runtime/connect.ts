@@ -12,6 +12,7 @@ import { checkCodec } from "../store/codec/codec.ts";
 import type { NatsConfig } from "../bus/nats/config.ts";
 import { createNats, natsFor } from "../bus/nats/nats.ts";
 import { createLazyBus, createStoreBus } from "../bus/store-bus.ts";
+import { type ChangesReader, createChanges } from "../changes/changes.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { createCredentials, type Credentials } from "../keys/credentials.ts";
@@ -93,6 +94,8 @@ export type Flotilla = TaskShortcuts &
     readonly credentials: Credentials;
     /** Who did what. */
     readonly audit: Audit;
+    /** Follows what is changed, where the config of the pods says `changes`. */
+    readonly changes: ChangesReader;
     /** What tenants use, where the config of the pods has quotas for it. */
     readonly quotas: TenantCounter;
     /** What was counted over time, by task, flow, agent, throttle and pod. */
@@ -257,6 +260,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       ...createPermitHolders({ database, bus: bus.start }),
     },
     audit: createAudit(parts),
+    changes: createChanges({ ...parts, database: coldReads(database) }),
     quotas: createTenantCounter(parts),
     series: createSeriesReader({ ...parts, database: pageReads(database) }),
     agents: createStoredAgents({ ...parts, allowPrivate: options.privateAgents === true }),

@@ -2,6 +2,7 @@ import { createAuditLeader } from "../audit/leader.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { createBulkLeader } from "../bulk/leader.ts";
 import { createLazyBus, createStoreBus, pruneStaleEnvelopes } from "../bus/store-bus.ts";
+import { createChangesLeader } from "../changes/leader.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
@@ -144,6 +145,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   });
 
   const auditLeader = createAuditLeader({ ...parts, ...settings.audit });
+  const changesLeader = createChangesLeader(parts);
   const countsTenants = needsCounts(settings.server?.quotas);
   const tenantLeader = countsTenants ? createTenantLeader(parts) : undefined;
   const { bulkBatchTasks: batchTasks } = parts;
@@ -250,6 +252,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (leader === podId && filled.has(bulks)) bulkLeader.beat();
     if (leader === podId) pruneBus();
     if (leader === podId) auditLeader.beat();
+    if (leader === podId) changesLeader.beat();
     if (leader === podId) tenantLeader?.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
     if (leader === podId) facts.lead();
@@ -319,6 +322,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await deadLetterLeader.stop();
     await bulkLeader.stop();
     await auditLeader.stop();
+    await changesLeader.stop();
     await tenantLeader?.stop();
     await throttles.stop();
     await facts.stop();
@@ -385,6 +389,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     await deadLetterLeader.stop();
     await bulkLeader.stop();
     await auditLeader.stop();
+    await changesLeader.stop();
     await tenantLeader?.stop();
     await fired;
     await throttlesStopped;

@@ -6,6 +6,7 @@ import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import { natsName } from "../bus/nats/config.ts";
 import { createNats, type Nats, natsFor } from "../bus/nats/nats.ts";
+import { setRecording } from "../changes/recording.ts";
 import { createVitalSigns, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { storedPods } from "../pods/pods.ts";
 import { watchUnhandledRejections } from "../pods/unhandled-errors.ts";
@@ -46,6 +47,11 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const stopWatch = settings.onUnhandledRejection === "log" ? watchUnhandledRejections() : () => {};
   const unshare = shareRedactor(redactor);
   try {
+    const { changes, migrate } = settings;
+    if (changes !== undefined) {
+      const parts = { database, clock: systemClock, random: systemRandom, ids, migrate, log };
+      await setRecording(changes, parts);
+    }
     const podId = ids.next();
     const text = storedTextOf({ ...settings, log });
     const openLogs = await openLogsFor(settings, { podId, nats, database, ids, log, text });

@@ -50,6 +50,7 @@ import { createEventStreams, type EventStreams, defaultBufferBytes } from "./eve
 import { createRequestAdmission } from "./admission/admission.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import { createWatchHub, type WatchHub } from "./watch/hub.ts";
+import { changeRoutes } from "./watch/changes.ts";
 import { watchRoutes } from "./watch/watch.ts";
 
 export type AppParts = {
@@ -188,6 +189,7 @@ export function createApp(parts: AppParts): Hono {
     ...signInRoutes({ flotilla }),
     ...quotaRoutes({ flotilla, quotas }),
     ...watchRoutes({ hub, streams }),
+    ...changeRoutes({ flotilla, streams, log }),
     ...sessionRoutes({ sessions, pages: flotilla.pages, members, quotas, contracts, maxBytes }),
     ...sessionStreamRoutes({
       sessions,

@@ -101,6 +101,7 @@ const member = () =>
 beforeAll(async () => {
   server = await startTestServer({
     use: [store, failing, order, clerk, broken],
+    changes: {},
     server: { apiKeys: [key, { key: viewerKey, verbs: viewing }], tokens: { secret } },
     log,
     podLog: log,

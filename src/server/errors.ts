@@ -32,6 +32,7 @@ const statuses: Readonly<Record<ErrorCode, ContentfulStatusCode>> = {
   closed: 503,
   codec_failed: 503,
   conflict: 409,
+  cursor_expired: 410,
   dependency_cycle: 400,
   dependency_failed: 500,
   duplicate_key: 409,

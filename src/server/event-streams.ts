@@ -21,11 +21,13 @@ export type EventWriter = {
   end(): void;
 };
 
-export type StreamedEvent = { type: string; id?: number; data: string };
+export type StreamedEvent = { type: string; id?: number | string; data: string };
 
 // Bytes that may wait for a slow client.
 // A proxy that buffers an answer before it passes it on would hold an endless one for ever.
 export const unbuffered = { "X-Accel-Buffering": "no" };
+
+export const eventStream = "text/event-stream";
 
 export const defaultBufferBytes = 1024 * 1024;
 // Shorter than the idle timeout of common proxies.

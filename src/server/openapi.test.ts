@@ -89,7 +89,7 @@ beforeAll(async () => {
   const use = [flaky, slow, order, parcel, helper];
   // Beats come often so that states are seen soon; a busy machine must not be taken for a blocked loop.
   const beats = { heartbeatMs: 50, deadAfterMs: 30_000, stallBeats: 10_000 };
-  pod = await startPod({ store, use, log: silentLogger, ...beats });
+  pod = await startPod({ store, use, log: silentLogger, changes: {}, ...beats });
   database = await openStore(store);
   app = createApp({
     flotilla,
@@ -340,6 +340,7 @@ describe("what routes answer", () => {
     await ask("get", "/v1/quotas?tenant=a");
     await ask("get", "/v1/series?subject=task:mail");
     await ask("get", "/v1/series/subjects?kind=task");
+    await ask("get", "/v1/changes?limit=5");
     await post("/v1/tokens/revocations", { jti: "one" });
     await post("/v1/tokens/revocations", { user: "ada" });
     await ask("get", "/v1/tokens/revocations");
@@ -443,6 +444,8 @@ describe("what routes answer", () => {
       ["get", "/v1/sessions/none/events?lastSeq=-1", undefined, "invalid_option"],
       ["get", "/v1/watch?topics=nothing", undefined, "invalid_input"],
       ["get", "/v1/watch", undefined, "invalid_option"],
+      ["get", "/v1/changes?after=nonsense", undefined, "invalid_option"],
+      ["get", "/v1/changes?after=a.1.1", undefined, "cursor_expired"],
       ["get", "/v1/inbox?limit=0", undefined, "invalid_option"],
       ["get", "/v1/throttles?cursor=nonsense", undefined, "invalid_option"],
       ["get", "/v1/throttles/none", undefined, "not_found"],

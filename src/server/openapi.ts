@@ -20,6 +20,8 @@ import { turnSpecs } from "./api/turns.schema.ts";
 import { approvalSpecs } from "./api/waiting/approvals.schema.ts";
 import { whySpecs } from "./api/waiting/why.schema.ts";
 import type { Access } from "./auth/caller.ts";
+import { eventStream } from "./event-streams.ts";
+import { changeSpecs } from "./watch/changes.schema.ts";
 import { watchSpecs } from "./watch/watch.schema.ts";
 import { statusOf } from "./errors.ts";
 
@@ -161,7 +163,10 @@ function responsesOf(spec: RouteSpec): JsonObject {
   const type = spec.answerType ?? "application/json";
   const responses: Record<string, JsonObject> = {};
   for (const [status, schema] of Object.entries(spec.answers)) {
-    const content = { [type]: { schema: reference(schema) } };
+    const content = {
+      [type]: { schema: reference(schema) },
+      ...(spec.follows && { [eventStream]: { schema: { type: "string" } } }),
+    };
     responses[status] = { description: statusTexts[Number(status)] ?? "Success.", content };
   }
   for (const [status, codes] of byStatus(errorsOf(spec))) {
@@ -237,4 +242,5 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(quotaSpecs),
   ...Object.values(fleetSpecs),
   ...Object.values(watchSpecs),
+  ...Object.values(changeSpecs),
 ];

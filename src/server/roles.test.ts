@@ -138,6 +138,7 @@ const routes: Record<string, Level> = {
   getHome: "open",
   getDocs: "read",
   watchTopics: "read",
+  listChanges: "read",
   listPods: "read of all",
   getFleet: "read of all",
   drainPod: "operate all",
@@ -452,8 +453,8 @@ describe("roles", () => {
     const plain =
       "after agent at before cursor epoch exact flow fromStart group ids incarnation key lastMessageId lastSeq " +
       "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user version " +
-      // Of the audit and of series, which hold no payloads.
-      "action actor subject from kind span step to";
+      // Of the audit, of series and of changes, which hold no payloads.
+      "action actor subject from kind span step to names kinds follow";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));
     const others = [...new Set(asked)].filter((name) => !plain.split(" ").includes(name));
     // They do: see "finds tasks by a value of their payload, for callers that may see payloads", and

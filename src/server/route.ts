@@ -32,7 +32,9 @@ type RouteRequest<S extends RouteSpec> = {
 type RouteAnswer<S extends RouteSpec> = {
   [Status in keyof S["answers"] & number]: {
     readonly status: Status;
-    readonly body: S extends { answerType: string } ? Streamed : z.input<S["answers"][Status]>;
+    readonly body: S extends { answerType: string }
+      ? Streamed
+      : z.input<S["answers"][Status]> | (S extends { follows: true } ? ReadableStream : never);
     readonly headers?: Readonly<Record<string, string>>;
     /** The content is of the caller's own conversation, and is shown as it is. */
     readonly isOwn?: boolean;

@@ -29,6 +29,8 @@ export type Database = {
   readonly notifiesOnlyIdle?: boolean;
   /** True if several writes are made at once, so that a write that waits keeps no other from the store. */
   readonly writesAtOnce?: boolean;
+  /** True if its triggers can record changes, in the order of their commits. */
+  readonly recordsChanges?: boolean;
   /** True if what users put in is stored encoded, so that no statement can look into it. */
   readonly encodesContent?: boolean;
   /** The same store in a transaction of the caller, on the caller's connection. */

@@ -1,6 +1,7 @@
 import { credentials, quotas } from "./access-schema.ts";
 import { logArchive, promotions } from "./archive-schema.ts";
 import { audit } from "./audit.ts";
+import { changes } from "./changes-schema.ts";
 import { facts } from "./facts-schema.ts";
 import {
   defaultNow,
@@ -487,10 +488,10 @@ export const migrations: readonly Migration[] = [
   // Pods of the version before leave them empty, and work as before.
   { name: "facts of pages", needs: 5, statements: facts },
   // Pods of the version before leave its tables alone: they store no tasks with messages, and own no logs
-  // on streams. `wake()` is for SQL that inserts tasks.
+  // on streams. `wake()` is for SQL that inserts tasks. What they change is recorded by triggers.
   {
-    name: "logs on streams, tasks of messages, wake-ups by SQL, promotions",
+    name: "logs on streams, tasks of messages, wake-ups by SQL, promotions, changes",
     needs: 5,
-    statements: [...logArchive, sql`${wakeFunction}`, ...promotions],
+    statements: [...logArchive, sql`${wakeFunction}`, ...promotions, ...changes],
   },
 ];

@@ -18,6 +18,8 @@ import {
 const numbered: Dialect = {
   words: {
     now: "clock()",
+    change_columns: "",
+    change_horizon: "",
     starting_now: "clock",
     key_text: "text",
     unlogged: "",
@@ -43,6 +45,7 @@ const numbered: Dialect = {
   rowAddress: () => ["row"],
   placeholder: (position) => `$${position}`,
   leaveSpace: (table) => `make room in ${table}`,
+  recorder: (name, isOn) => `${isOn ? "record" : "forget"} ${name}`,
   among: (addresses) => `row in (${addresses})`,
   jsonAt: (column, { path, value }, bind) =>
     `${column} at ${bind(path.join("."))} is ${bind(JSON.stringify(value))}`,

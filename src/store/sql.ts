@@ -17,6 +17,8 @@ export type TableName =
   | "bus_secret"
   | "bulk"
   | "bus_message"
+  | "change"
+  | "change_state"
   | "link"
   | "log_place"
   | "log_watermark"
@@ -60,6 +62,8 @@ const ours = Symbol("ours");
 
 /** The words that databases spell differently; see the constants below. */
 export type WordName =
+  | "change_columns"
+  | "change_horizon"
   | "create_schema"
   | "for_key_share"
   | "for_update"
@@ -89,9 +93,22 @@ type Word = { readonly [ours]: true } & (
   | { readonly locked: Statement; readonly column: Statement }
   | { readonly addressIn: TableName; readonly of: Statement | Word | undefined }
   | { readonly spacious: TableName }
+  | { readonly recorder: RecorderName; readonly isOn: boolean }
   | { readonly content: string | null }
   | { readonly json: Statement; readonly path: readonly string[]; readonly value: JsonScalar }
 );
+
+/** The triggers that write rows of `change`: what happens to which table. */
+export const recorderNames = [
+  "task_insert",
+  "task_update",
+  "task_delete",
+  "session_insert",
+  "session_update",
+  "turn_insert",
+] as const;
+
+export type RecorderName = (typeof recorderNames)[number];
 
 export type JsonScalar = string | number | boolean | null;
 
@@ -181,6 +198,22 @@ export const ownConnection: Word = { [ours]: true, word: "own_connection" };
 
 /** A subquery for the numbers of all open connections. Empty where `ownConnection` is null. */
 export const liveConnections: Word = { [ours]: true, word: "live_connections" };
+
+/**
+ * The key of `change`, as columns: `mark` and `seq`. Two changes of the same row are in the order of it.
+ */
+export const changeColumns: Word = { [ours]: true, word: "change_columns" };
+
+/**
+ * The highest `mark` up to which every row of `change` is there that ever will be: no transaction that is
+ * still open, or begins later, can commit one with this mark or a lower one.
+ */
+export const changeHorizon: Word = { [ours]: true, word: "change_horizon" };
+
+/** Makes a trigger that records changes, or takes it away. A separate statement. */
+export function recorder(name: RecorderName, { isOn }: { isOn: boolean }): Word {
+  return { [ours]: true, recorder: name, isOn };
+}
 
 /** A table by its plain name; the dialect adds its schema or prefix. */
 export function table(name: TableName): Word {
@@ -358,6 +391,7 @@ export type Dialect = {
   /** Whether transactions lock rows, and not only the whole database. */
   readonly locksRows: boolean;
   readonly leaveSpace: (table: string) => string;
+  readonly recorder: (name: RecorderName, isOn: boolean) => string;
   /** The columns that are the address of a table's rows. */
   readonly rowAddress: (table: TableName) => readonly string[];
   /** A condition on a column, given as text, that it holds this value at this path. */
@@ -408,6 +442,7 @@ export function render(statement: Statement, dialect: Dialect): Query {
         .join(", ");
     }
     if ("spacious" in part) return dialect.leaveSpace(dialect.table(part.spacious));
+    if ("recorder" in part) return dialect.recorder(part.recorder, part.isOn);
     if ("content" in part) return bind(part.content);
     if ("json" in part) return dialect.jsonAt(write(part.json), part, bind);
     return dialect.words[part.word];

@@ -23,6 +23,7 @@ export async function testStore(clock: { now(): number }): Promise<Database> {
     for (const listener of listeners) listener();
   };
   return {
+    recordsChanges: true,
     read: database.read,
     async write(statements, { notify: makesWork = false, channels } = {}) {
       const tables = await database.write(statements);

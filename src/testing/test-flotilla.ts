@@ -6,6 +6,8 @@ import { silentLogger } from "../base/log.ts";
 import { checkChoice, checkNumber } from "../base/options.ts";
 import { seededRandom } from "../base/random.ts";
 import { type Bulks, createBulks } from "../bulk/bulks.ts";
+import { type ChangesReader, createChanges } from "../changes/changes.ts";
+import { setRecording } from "../changes/recording.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
 import { createRuns, type Runs } from "../flows/runs.ts";
 import { type Config, resolveConfig } from "../runtime/config.ts";
@@ -68,6 +70,8 @@ export type TestFlotilla = TaskShortcuts & {
   readonly schedules: Schedules;
   readonly deadLetters: DeadLetters;
   readonly bulk: Bulks;
+  /** Needs `changes` among the options. */
+  readonly changes: ChangesReader;
   readonly throttles: ThrottlesClient;
   /**
    * Waiting for a result or an event moves the clock. A request to a pod that crashes is sent to another
@@ -130,6 +134,9 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     ids,
     maxPayloadBytes: settings.maxPayloadBytes,
   };
+  if (settings.changes) {
+    await setRecording(settings.changes, { ...parts, migrate: "auto", log });
+  }
   const { close: closeDeadLetters, inGroup, ...deadLetters } = createDeadLetters(parts);
   const { close: closeTasks, ...tasks } = createTasks({ ...parts, inGroup });
   const ownClock = watchedClock(clock);
@@ -285,6 +292,7 @@ export async function testFlotilla(options: TestOptions = {}): Promise<TestFloti
     schedules: createSchedules(parts),
     deadLetters,
     bulk: createBulks(parts),
+    changes: createChanges(parts),
     runs: createRuns({ ...tasks, waitFor: result }, parts),
     throttles: createThrottlesClient(parts),
     sessions: createTestSessions({ pods, ids, moveFor }),

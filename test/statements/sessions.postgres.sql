@@ -160,21 +160,22 @@ where coalesce(
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where fresh.log_id = any(array(
-select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($12::bigint[], $13::text[], $14::bigint[], $15::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+last_offset, turn_epoch, turn_agent, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($14::bigint[], $15::text[], $16::bigint[], $17::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
 join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -371,22 +372,23 @@ on conflict do nothing
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata)
+last_offset, turn_epoch, turn_agent, log_id, metadata)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, metadata, log_id)) fresh where fresh.log_id = any(array(
-select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($13::bigint[], $14::text[], $15::bigint[], $16::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+last_offset, turn_epoch, turn_agent, log_id, metadata
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, metadata, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($15::bigint[], $16::text[], $17::bigint[], $18::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
 join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla.session.metadata) end
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{\"{}\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{\"{}\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -426,21 +428,22 @@ set sessions = counted.sessions + excluded.sessions, turns = counted.turns + exc
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, bytes)
+last_offset, turn_epoch, turn_agent, log_id, bytes)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, bytes
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, bytes, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, bytes, log_id)) fresh where fresh.log_id = any(array(
-select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($13::bigint[], $14::text[], $15::bigint[], $16::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+last_offset, turn_epoch, turn_agent, log_id, bytes
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, bytes, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, bytes, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($15::bigint[], $16::text[], $17::bigint[], $18::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
 join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , bytes = excluded.bytes
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , bytes = excluded.bytes
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{0}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{0}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 update flotilla.session_log set log_offset = from_offset + 1, record_id = to_record from (select to_log, in_incarnation collate "C" as in_incarnation, in_term, from_offset, from_record collate "C" as from_record, to_record collate "C" as to_record from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[]) as each_row (to_log, in_incarnation, in_term, from_offset, from_record, to_record)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -467,23 +470,24 @@ where coalesce(
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq)
+last_offset, turn_epoch, turn_agent, log_id, approval_since, approval_until, approval_tool, approval_seq)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, approval_since, approval_until, approval_tool collate "C" as approval_tool, approval_seq, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::text[], $14::bigint[], $15::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, approval_since, approval_until, approval_tool, approval_seq, log_id)) fresh where fresh.log_id = any(array(
-select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($16::bigint[], $17::text[], $18::bigint[], $19::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+last_offset, turn_epoch, turn_agent, log_id, approval_since, approval_until, approval_tool, approval_seq
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, approval_since, approval_until, approval_tool collate "C" as approval_tool, approval_seq, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[], $14::bigint[], $15::text[], $16::bigint[], $17::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, approval_since, approval_until, approval_tool, approval_seq, log_id)) fresh where fresh.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($18::bigint[], $19::text[], $20::bigint[], $21::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
 join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
   (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , approval_since = excluded.approval_since,
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , approval_since = excluded.approval_since,
   approval_until = excluded.approval_until, approval_tool = excluded.approval_tool,
   approval_seq = excluded.approval_seq
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\"}","{1}","{2}","{8}","{null}","{null}","{null}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\"}","{1}","{2}","{8}","{null}","{null}","{null}","{null}","{null}","{null}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 -- src/sessions/log/sql/records.ts: storeChanges
 insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, log_id)) fresh
@@ -492,17 +496,18 @@ where true
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where true
+last_offset, turn_epoch, turn_agent, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, log_id)) fresh where true
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{1}"]
 
 -- src/sessions/log/sql/archive.ts: readAllWatermarks
 select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark order by log_id
@@ -547,18 +552,19 @@ exists (select 1 from flotilla.log_watermark where log_id = $10 and flush_id = $
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, log_id)) fresh where
-exists (select 1 from flotilla.log_watermark where log_id = $12 and flush_id = $13)
+last_offset, turn_epoch, turn_agent, log_id
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $14 and flush_id = $15)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{1}",1,"flush-1"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{1}",1,"flush-1"]
 
 update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
   flush_id = $4, moved_at = now_ms()
@@ -700,19 +706,20 @@ on conflict do nothing
 
 insert into flotilla.session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata)
+last_offset, turn_epoch, turn_agent, log_id, metadata)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata
-from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, metadata, log_id)) fresh where
-exists (select 1 from flotilla.log_watermark where log_id = $13 and flush_id = $14)
+last_offset, turn_epoch, turn_agent, log_id, metadata
+from (select session_id collate "C" as session_id, tenant collate "C" as tenant, status collate "C" as status, state collate "C" as state, agent collate "C" as agent, last_seq, header collate "C" as header, created_at, active_at, last_offset, turn_epoch, turn_agent collate "C" as turn_agent, metadata collate "C" as metadata, log_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::text[], $14::bigint[]) as each_row (session_id, tenant, status, state, agent, last_seq, header, created_at, active_at, last_offset, turn_epoch, turn_agent, metadata, log_id)) fresh where
+exists (select 1 from flotilla.log_watermark where log_id = $15 and flush_id = $16)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla.session.metadata) end
 where flotilla.session.last_offset < excluded.last_offset
--- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{\"{}\"}","{1}",1,"flush-1"]
+-- values: ["{\"session-1\"}","{\"default\"}","{\"active\"}","{\"idle\"}","{\"helper\"}","{2}","{\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\"}","{1}","{2}","{8}","{null}","{null}","{\"{}\"}","{1}",1,"flush-1"]
 
 insert into flotilla.archive_aside
   (log_id, incarnation, log_offset, place, session_id, seq, body, reason)

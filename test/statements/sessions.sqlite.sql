@@ -160,11 +160,11 @@ where coalesce(
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+last_offset, turn_epoch, turn_agent, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
 select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
 join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
@@ -172,9 +172,10 @@ where coalesce(
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -371,11 +372,11 @@ on conflict do nothing
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata)
+last_offset, turn_epoch, turn_agent, log_id, metadata)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as metadata, value ->> 11 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+last_offset, turn_epoch, turn_agent, log_id, metadata
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as metadata, value ->> 13 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
 select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
 join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
@@ -383,10 +384,11 @@ where coalesce(
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla_session.metadata) end
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,\"{}\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,\"{}\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -426,11 +428,11 @@ set sessions = counted.sessions + excluded.sessions, turns = counted.turns + exc
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, bytes)
+last_offset, turn_epoch, turn_agent, log_id, bytes)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, bytes
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as bytes, value ->> 11 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+last_offset, turn_epoch, turn_agent, log_id, bytes
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as bytes, value ->> 13 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
 select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
 join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
@@ -438,9 +440,10 @@ where coalesce(
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , bytes = excluded.bytes
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , bytes = excluded.bytes
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,0,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,0,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 update flotilla_session_log set log_offset = from_offset + 1, record_id = to_record from (select value ->> 0 as to_log, value ->> 1 as in_incarnation, value ->> 2 as in_term, value ->> 3 as from_offset, value ->> 4 as from_record, value ->> 5 as to_record from jsonb_each(?)) moves
 where log_id = to_log and incarnation = in_incarnation and term = in_term
@@ -467,11 +470,11 @@ where coalesce(
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq)
+last_offset, turn_epoch, turn_agent, log_id, approval_since, approval_until, approval_tool, approval_seq)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, approval_since, approval_until, approval_tool, approval_seq
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as approval_since, value ->> 11 as approval_until, value ->> 12 as approval_tool, value ->> 13 as approval_seq, value ->> 14 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
+last_offset, turn_epoch, turn_agent, log_id, approval_since, approval_until, approval_tool, approval_seq
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as approval_since, value ->> 13 as approval_until, value ->> 14 as approval_tool, value ->> 15 as approval_seq, value ->> 16 as log_id from jsonb_each(?)) fresh where fresh.log_id in (
 select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
 join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
 where coalesce(
@@ -479,11 +482,12 @@ where coalesce(
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , approval_since = excluded.approval_since,
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , approval_since = excluded.approval_since,
   approval_until = excluded.approval_until, approval_tool = excluded.approval_tool,
   approval_seq = excluded.approval_seq
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\",1,2,8,null,null,null,null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2,\\\"approvals\\\":{\\\"seq\\\":2,\\\"calls\\\":[]}}\",1,2,8,null,null,null,null,null,null,1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 -- src/sessions/log/sql/records.ts: storeChanges
 insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at) select session_id, seq, role, author, message_id, client_id, body, at from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as log_id from jsonb_each(?)) fresh
@@ -492,17 +496,18 @@ where true
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where true
+last_offset, turn_epoch, turn_agent, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as log_id from jsonb_each(?)) fresh where true
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,1]]"]
 
 -- src/sessions/log/sql/archive.ts: readAllWatermarks
 select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark order by log_id
@@ -547,18 +552,19 @@ exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id)
+last_offset, turn_epoch, turn_agent, log_id)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as log_id from jsonb_each(?)) fresh where
+last_offset, turn_epoch, turn_agent, log_id
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as log_id from jsonb_each(?)) fresh where
 exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,1]]",1,"flush-1"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,1]]",1,"flush-1"]
 
 update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
   flush_id = ?, moved_at = now_ms()
@@ -700,19 +706,20 @@ on conflict do nothing
 
 insert into flotilla_session (
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata)
+last_offset, turn_epoch, turn_agent, log_id, metadata)
 select
 session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-last_offset, log_id, metadata
-from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as metadata, value ->> 11 as log_id from jsonb_each(?)) fresh where
+last_offset, turn_epoch, turn_agent, log_id, metadata
+from (select value ->> 0 as session_id, value ->> 1 as tenant, value ->> 2 as status, value ->> 3 as state, value ->> 4 as agent, value ->> 5 as last_seq, value ->> 6 as header, value ->> 7 as created_at, value ->> 8 as active_at, value ->> 9 as last_offset, value ->> 10 as turn_epoch, value ->> 11 as turn_agent, value ->> 12 as metadata, value ->> 13 as log_id from jsonb_each(?)) fresh where
 exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
 on conflict (session_id) do update
 set status = excluded.status, state = excluded.state, agent = excluded.agent,
   last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-  last_offset = excluded.last_offset , metadata = case when excluded.status = 'deleted' then null
+  last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+  turn_agent = excluded.turn_agent , metadata = case when excluded.status = 'deleted' then null
 else coalesce(excluded.metadata, flotilla_session.metadata) end
 where flotilla_session.last_offset < excluded.last_offset
--- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,\"{}\",1]]",1,"flush-1"]
+-- values: ["[[\"session-1\",\"default\",\"active\",\"idle\",\"helper\",2,\"{\\\"sessionId\\\":\\\"session-1\\\",\\\"tenant\\\":\\\"default\\\",\\\"agents\\\":[\\\"helper\\\"],\\\"users\\\":[\\\"ada\\\"],\\\"status\\\":\\\"active\\\",\\\"lastSeq\\\":2,\\\"epoch\\\":1,\\\"work\\\":null,\\\"pending\\\":[],\\\"summarySeq\\\":0,\\\"compactedSeq\\\":0,\\\"tokens\\\":5,\\\"compactionFailures\\\":0,\\\"failedAtTokens\\\":0,\\\"needsCompaction\\\":false,\\\"metadataVersion\\\":0,\\\"preview\\\":\\\"hello\\\",\\\"previewAuthor\\\":\\\"ada\\\",\\\"createdAtMs\\\":1,\\\"activeAtMs\\\":2}\",1,2,8,null,null,\"{}\",1]]",1,"flush-1"]
 
 insert into flotilla_archive_aside
   (log_id, incarnation, log_offset, place, session_id, seq, body, reason)

@@ -1,7 +1,9 @@
 import type { Command } from "commander";
 import { type StoreFlags, withJson, withStore } from "../flags.ts";
+import type { RecordingOptions } from "../../changes/recording.ts";
+import type { PodSettings } from "../../runtime/config.ts";
 import { print, printJson } from "../output.ts";
-import { loadStore } from "../settings.ts";
+import { loadChanges, loadStore } from "../settings.ts";
 
 export function migrateCommand(program: Command): void {
   withJson(
@@ -9,7 +11,7 @@ export function migrateCommand(program: Command): void {
       program
         .command("migrate")
         .description(
-          "migrate the store's schema to this release, creating the file or the tables if there are none",
+          "migrate the store's schema to this release, creating the file or the tables if there are none, and have it record changes if the config says so",
         ),
     ),
   )
@@ -36,7 +38,13 @@ async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Prom
     print(`-- from schema ${version} to ${known}`);
     return print(["begin;", ...statements, "commit;"].join("\n\n"));
   }
-  await (await openStore(store)).close();
+  const changes = await loadChanges(flags);
+  const database = await openStore(store);
+  try {
+    if (changes !== undefined) await recordAs(changes, database);
+  } finally {
+    await database.close();
+  }
   const after = Math.max(version, known);
   if (flags.json) return printJson({ from: version, to: after });
   print(
@@ -44,4 +52,16 @@ async function migrate(flags: StoreFlags & { json?: true; dryRun?: true }): Prom
       ? `schema ${version} is up to date`
       : `migrated from schema ${version} to ${after}`,
   );
+}
+
+async function recordAs(
+  changes: NonNullable<PodSettings["changes"]> | false,
+  database: RecordingOptions["database"],
+): Promise<void> {
+  const { systemClock: clock } = await import("../../base/clock.ts");
+  const { systemRandom: random } = await import("../../base/random.ts");
+  const { uuidv7 } = await import("../../base/ids.ts");
+  const { setRecording } = await import("../../changes/recording.ts");
+  const ids = uuidv7(clock, random);
+  await setRecording(changes, { database, clock, random, ids, migrate: "auto" });
 }

@@ -303,7 +303,7 @@ const reads = (...names: string[]) => Object.fromEntries(names.map((name) => [na
 /** What a program may call, with its act, or why it is none. */
 const calls: Record<string, Record<string, string>> = {
   "": {
-    ...reads("waitFor", "approvals", "machine", "pods", "sessionCounts", "ping"),
+    ...reads("waitFor", "approvals", "machine", "pods", "sessionCounts", "ping", "changes"),
     enqueue: starting,
     enqueueMany: starting,
     enqueueEach: starting,

@@ -33,6 +33,8 @@ type RouteShape = {
   readonly answers: Readonly<Record<number, z.ZodType>>;
   /** The content type of its answer, where that isn't JSON. */
   readonly answerType?: string;
+  /** It also answers with server-sent events, if it is asked for them. */
+  readonly follows?: true;
   /** Its own error codes, besides those that every route may answer. */
   readonly errors: readonly ErrorCode[];
 };

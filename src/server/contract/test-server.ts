@@ -6,6 +6,7 @@ import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Prices } from "../../base/usage.ts";
 import { until } from "../../base/contract/movable-clock.ts";
+import type { ChangesConfig } from "../../changes/recording.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
 import { parseServerFrames } from "../../protocol/parse-frame.ts";
 import { createRedactor, type Redact } from "../../redaction/redactor.ts";
@@ -26,6 +27,8 @@ export type TestServerOptions = {
   use?: readonly Usable[];
   maxPayloadBytes?: number;
   prices?: Prices;
+  /** Whether the pod has the store record changes. */
+  changes?: ChangesConfig;
   isStopping?: () => boolean;
   /** The server's own. */
   log?: Logger;
@@ -57,6 +60,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     deadAfterMs: 60_000,
     ...(options.server?.quotas && { server: { quotas: options.server.quotas } }),
     ...(options.prices && { prices: options.prices }),
+    ...(options.changes && { changes: options.changes }),
   });
   const flotilla = connect(store, { maxPayloadBytes });
   const real = pod.sessionService!;

@@ -110,6 +110,7 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       }),
     notifiesOnlyIdle: notifies,
     writesAtOnce: true,
+    recordsChanges: !unproven,
     subscribe: notifies ? notifications.subscribe : () => () => {},
     within: (handle) => postgresTransaction(handle, { schema, unproven, notifies }),
     async close() {

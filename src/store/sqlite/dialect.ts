@@ -1,4 +1,5 @@
 import type { Dialect, JsonScalar } from "../sql.ts";
+import { sqliteRecorder } from "./recorders.ts";
 
 /**
  * The current time in functions that SQLite has had since long before 3.42: a column's default is
@@ -26,6 +27,11 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
       starting_now: now,
       key_text: "text",
       unlogged: "",
+      // Writes are serial, so that a number which only rises is in the order of commits.
+      change_columns:
+        "mark integer primary key autoincrement not null, seq integer not null default 0",
+      change_horizon:
+        "coalesce((select seq from sqlite_sequence where name = 'flotilla_change'), 0)",
       new_id: newId(now),
       // A file needs no schema, and its one writer is a lock already.
       create_schema: "select 1",
@@ -55,6 +61,7 @@ export function sqliteDialect(options: { now?: string; jsonbEach: boolean }): Di
     placeholder: () => "?",
     // Rows are updated in place.
     leaveSpace: () => "select 1",
+    recorder: (name, isOn) => sqliteRecorder({ name, isOn, now }),
     rowAddress: () => ["rowid"],
     among: (column, found) => `${column} in (${found})`,
     jsonAt(column, { path, value }, bind) {

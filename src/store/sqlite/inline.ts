@@ -21,6 +21,7 @@ export function inlineDatabase(connection: SqliteConnection): Database {
     if (!open) throw new FlotillaError("closed", "the database was closed");
   };
   return {
+    recordsChanges: true,
     async read(statement, { page = false, signal } = {}) {
       checkOpen();
       if (page) checkWanted(signal);

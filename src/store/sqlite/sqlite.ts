@@ -44,6 +44,7 @@ export async function openSqlite(
   let closing: Promise<void> | undefined;
 
   return {
+    recordsChanges: true,
     async read(statement, options = {}) {
       const query = render(statement, dialect);
       if (options.page) {

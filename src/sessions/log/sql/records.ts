@@ -145,7 +145,7 @@ function saveHeaders(records: readonly PlacedChanges[], when: StoredNow): Statem
   });
   const names = sql`
     session_id, tenant, status, state, agent, last_seq, header, created_at, active_at,
-    last_offset, log_id`;
+    last_offset, turn_epoch, turn_agent, log_id`;
   const bytes = sql`${withBytes ? sql`, bytes` : sql``}${
     withApprovals ? sql`, approval_since, approval_until, approval_tool, approval_seq` : sql``
   }`;
@@ -164,7 +164,8 @@ function saveHeaders(records: readonly PlacedChanges[], when: StoredNow): Statem
     on conflict (session_id) do update
     set status = excluded.status, state = excluded.state, agent = excluded.agent,
       last_seq = excluded.last_seq, header = excluded.header, active_at = excluded.active_at,
-      last_offset = excluded.last_offset ${withMetadata ? setMetadata : sql``}${setBytes}
+      last_offset = excluded.last_offset, turn_epoch = excluded.turn_epoch,
+      turn_agent = excluded.turn_agent ${withMetadata ? setMetadata : sql``}${setBytes}
     where ${sessions}.last_offset < excluded.last_offset`;
 }
 
@@ -458,6 +459,8 @@ const headerColumns = {
   created_at: "integer",
   active_at: "integer",
   last_offset: "integer",
+  turn_epoch: "integer",
+  turn_agent: "text",
 } as const;
 
 function fromHeader(header: Header, { at }: PlacedChanges): Value[] {
@@ -466,5 +469,11 @@ function fromHeader(header: Header, { at }: PlacedChanges): Value[] {
   const text = JSON.stringify(header);
   const agent = agents[0] ?? null;
   const offset = at.offset + 1;
-  return [sessionId, tenant, status, state, agent, lastSeq, text, createdAtMs, activeAtMs, offset];
+  const columns = [sessionId, tenant, status, state, agent, lastSeq, text];
+  return [...columns, createdAtMs, activeAtMs, offset, ...turnValues(header)];
+}
+
+/** The turn that has begun. One that still waits for more messages may be dropped without an attempt. */
+function turnValues({ work }: Header): Value[] {
+  return work?.type === "turn" && work.attempt > 0 ? [work.epoch, work.agent] : [null, null];
 }
