@@ -77,6 +77,7 @@ const works = [
   "idle",
   "million",
   "codec",
+  "feed",
   "snapshot",
   "recover",
   "memory",
@@ -106,6 +107,7 @@ const played = allScenarios.map(({ name }) => name);
 /** What has no comparison with another checkout. */
 const notBeside = [
   "codec",
+  "feed",
   "here",
   "trigger",
   "recover",

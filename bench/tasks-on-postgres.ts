@@ -46,7 +46,7 @@ const long = ["million", "snapshot", "idle"];
 /** What is measured only when it is asked for. */
 const asked = ["keys", "limits"];
 /** What has no comparison with another checkout. */
-const notBeside = ["codec", "here", "trigger", "idle", "recover", "memory"];
+const notBeside = ["codec", "feed", "here", "trigger", "idle", "recover", "memory"];
 const goals: readonly Goal[] = [
   { metric: "tasks.wakeup.trigger.p50", store: "postgres", below: 100 },
 ];
@@ -99,6 +99,13 @@ export async function bench(options: BenchOptions): Promise<Report> {
         metric: "tasks.drain.codec",
         keys: ["flotilla"],
         codec: true,
+        ...drain,
+      }),
+    feed: () =>
+      measureDrain(side, {
+        metric: "tasks.drain.feed",
+        keys: ["flotilla"],
+        feed: true,
         ...drain,
       }),
     snapshot: () =>

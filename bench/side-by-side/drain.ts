@@ -24,6 +24,8 @@ export type DrainWork = {
   readonly snapshotHeld?: boolean;
   /** Whether ours has all content encrypted, by turns with ourselves in plain text. */
   readonly codec?: boolean;
+  /** Whether ours records changes, by turns with ourselves without. */
+  readonly feed?: boolean;
   /** Longer than this nobody is watched, at its defaults or not: what was done until then counts. */
   readonly cutMs: number;
   readonly cutDefaultsMs: number;
@@ -78,18 +80,21 @@ type Entrant = {
   readonly variant: Variant;
   readonly finished: number;
   readonly codec: boolean;
+  readonly feed: boolean;
 };
 
-/** Where finished tasks lie in the way, or content is encrypted, we also take turns with ourselves without. */
+/** Where finished tasks lie in the way, content is encrypted or changes are recorded, we also take turns with ourselves without. */
 function entrantsOf(side: SideBySide, work: DrainWork): Entrant[] {
-  const { keys, finished = 0, codec = false } = work;
-  const all = side.only(keys).map((variant) => ({ key: variant.key, variant, finished, codec }));
+  const { keys, finished = 0, codec = false, feed = false } = work;
+  const own = { finished, codec, feed };
+  const all = side.only(keys).map((variant) => ({ key: variant.key, variant, ...own }));
   const ours = all.find(({ key }) => key === "flotilla");
   if (!ours) return all;
   return [
     ...all,
     ...(finished > 0 ? [{ ...ours, key: "empty_table", finished: 0 }] : []),
     ...(codec ? [{ ...ours, key: "plain", codec: false }] : []),
+    ...(feed ? [{ ...ours, key: "unrecorded", feed: false }] : []),
   ];
 }
 
@@ -98,7 +103,8 @@ async function drainOnce(side: SideBySide, variant: Variant, work: DrainWork): P
   const { system: name, checkout } = variant;
   const { tasks, processes = 1, taskMs = 0, finished = 0, snapshotHeld = false } = work;
   const usual = (taskMs > 0 ? variant.waiting : undefined) ?? variant.settings;
-  const settings = work.codec ? { ...usual, codec: true } : usual;
+  const coded = work.codec ? { ...usual, codec: true } : usual;
+  const settings = work.feed ? { ...coded, feed: true } : coded;
   const backlog = `${variant.backlog}${work.codec ? " encrypted" : ""} ${tasks} ${finished}`;
   const url = await server.filled(backlog, async (empty) => {
     side.options.progress(`storing a backlog of ${tasks} for ${variant.key}`);

@@ -5,7 +5,7 @@ import { benchKeys, workName } from "../tasks/work.ts";
 import type { Payload, System } from "./system.ts";
 import { countingRows } from "./watch.ts";
 
-type FlotillaSettings = { slots?: number; codec?: boolean };
+type FlotillaSettings = { slots?: number; codec?: boolean; feed?: boolean };
 
 const codecOf = ({ codec }: FlotillaSettings) =>
   codec ? { codec: encryption({ keys: benchKeys }) } : {};
@@ -26,7 +26,7 @@ export const system: System = {
     };
   },
   async work(url, settings: FlotillaSettings, run) {
-    const { slots } = settings;
+    const { slots, feed } = settings;
     const noop = task<Payload>(workName, {}, ({ input }) => run(input));
     await startPod({
       store: url,
@@ -34,6 +34,7 @@ export const system: System = {
       log: silentLogger,
       ...codecOf(settings),
       ...(slots && { slots }),
+      ...(feed && { changes: {} }),
     });
   },
   watch: (url) =>

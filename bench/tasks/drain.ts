@@ -24,9 +24,12 @@ type Drainer = {
   readonly key: Backlog;
   readonly checkout?: string | undefined;
   readonly codec?: boolean | undefined;
+  readonly feed?: boolean | undefined;
 };
 /** Ours with all content encrypted, by turns with the same in plain text. */
 const encoded: Drainer = { key: "codec", codec: true };
+/** Ours while changes are recorded, on a copy of the same file. */
+const recorded: Drainer = { key: "flotilla", feed: true };
 
 /** Running a backlog of no-op tasks in one pod, in turns with the limit on a copy of the same file. */
 export async function measureDrain(
@@ -49,8 +52,10 @@ export async function measureDrain(
     copyFileSync(full(key), path);
     return path;
   };
-  const drain = async ({ key, checkout, codec }: Drainer, slots: number): Promise<Drained> => {
-    const params: DrainerParams = { store: `sqlite:${copy(key)}`, tasks, slots, cutMs, codec };
+  const drain = async (drainer: Drainer, slots: number): Promise<Drained> => {
+    const { key, checkout, codec, feed } = drainer;
+    const store = `sqlite:${copy(key)}`;
+    const params: DrainerParams = { store, tasks, slots, cutMs, codec, feed };
     const options = { profile, checkout };
     return startRole(new URL("./drainer.ts", import.meta.url), params, options).result;
   };
@@ -63,6 +68,7 @@ export async function measureDrain(
   const many: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
   const usual: Record<Build["key"], Drained[]> = { flotilla: [], beside: [] };
   const codec: Drained[] = [];
+  const feed: Drained[] = [];
   const limits: Limit[] = [];
   for (let round = 1; round <= rounds && !(round > 1 && late(0.5)); round++) {
     for (const build of inTurn(round, builds)) {
@@ -70,6 +76,7 @@ export async function measureDrain(
       usual[build.key].push(await drain(build, usualSlots));
     }
     codec.push(await drain(encoded, manySlots));
+    feed.push(await drain(recorded, manySlots));
     limits.push(await drainLimit());
     const shown = (all: readonly { tasks: number; wallMs: number }[]) =>
       `${Math.round(perSecond(all.at(-1)!))}/s`;
@@ -77,7 +84,7 @@ export async function measureDrain(
       ({ key }) => `${key} ${shown(many[key])}, with ${usualSlots} slots ${shown(usual[key])}`,
     );
     progress(
-      `drain, round ${round} of ${rounds}: ${figures.join("; ")}; encrypted ${shown(codec)}; limit ${shown(limits)}`,
+      `drain, round ${round} of ${rounds}: ${figures.join("; ")}; encrypted ${shown(codec)}; recorded ${shown(feed)}; limit ${shown(limits)}`,
     );
     for (const name of readdirSync(folder)) {
       if (name.startsWith("drain-")) rmSync(join(folder, name));
@@ -109,6 +116,12 @@ export async function measureDrain(
       unit: "tasks/s",
       ours: codec.map(perSecond),
       others: { plain: many.flotilla.map(perSecond) },
+    }),
+    measure({
+      metric: "tasks.drain.feed",
+      unit: "tasks/s",
+      ours: feed.map(perSecond),
+      others: { unrecorded: many.flotilla.map(perSecond) },
     }),
     compared("tasks.drain.cpu", "us/task", many, cpuUs),
     compared("tasks.drain.rss", "MiB", many, ({ rssMib }) => rssMib),

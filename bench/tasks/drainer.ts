@@ -17,6 +17,8 @@ export type DrainerParams = {
   readonly schedules?: number;
   /** Whether what is stored is encrypted. */
   readonly codec?: boolean | undefined;
+  /** Whether the store records changes meanwhile. */
+  readonly feed?: boolean | undefined;
 };
 
 export type Drained = Usage & { readonly tasks: number; readonly samplesMib: readonly number[] };
@@ -24,7 +26,7 @@ export type Drained = Usage & { readonly tasks: number; readonly samplesMib: rea
 const startLimitMs = 30_000;
 
 playRole(async (params: DrainerParams, bench) => {
-  const { store, tasks, slots, cutMs, sampleEvery, schedules = 0, codec } = params;
+  const { store, tasks, slots, cutMs, sampleEvery, schedules = 0, codec, feed } = params;
   let finished = 0;
   const clock: { used?: () => Usage } = {};
   let enough = () => {};
@@ -45,6 +47,7 @@ playRole(async (params: DrainerParams, bench) => {
       use: [noop],
       slots,
       ...(codec && { codec: encryption({ keys: benchKeys }) }),
+      ...(feed && { changes: {} }),
       schedules: Array.from({ length: schedules }, (_, at) =>
         schedule(`beside-${at}`, { name: workName, input: payload(at), everyMs: 1_000 }),
       ),
