@@ -18,6 +18,9 @@ const tables: Readonly<Record<TableName, "moves" | "place" | "stays">> = {
   bus_message: "stays",
   // Ids of groups of failed tasks are made with it.
   bus_secret: "place",
+  // Marks are numbers of the store that gave them out; a pod with `changes` begins anew.
+  change: "stays",
+  change_state: "stays",
   credential_version: "moves",
   failure_group: "moves",
   link: "moves",
