@@ -54,7 +54,7 @@ function knownCode({ code }: FlotillaError): ErrorCode {
 function exitCodeFor(code: ErrorCode): number {
   if (code.startsWith("store_")) return exitCodes.store;
   if (usage.includes(code)) return exitCodes.usage;
-  if (code === "not_found" || code === "conflict" || code === "duplicate_key")
-    return exitCodes.refused;
+  const states = ["not_found", "conflict", "cursor_expired", "duplicate_key"];
+  if (states.includes(code)) return exitCodes.refused;
   return exitCodes.error;
 }
