@@ -17,7 +17,7 @@ const conversation = of("sessions/conversation");
 const runner = of("sessions/turns/runner", "sessions/turns/turn");
 const steps = of("sessions/turns/steps");
 const hub = of("sessions/delivery");
-const logHeads = of("sessions/log/ownership");
+const logHeads = of("sessions/log/heads");
 
 const place = "((log_offset = from_offset and record_id = from_record)";
 const term = "incarnation = in_incarnation and term = in_term";

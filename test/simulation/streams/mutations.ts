@@ -65,7 +65,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "stream: replayed from a mark of the next owner",
-    edits: [log("if (stored!.sequence > head.offset) throw takenSince(life);")],
+    edits: [log("if (found && found.at > head.offset) throw takenSince(life);")],
   },
   {
     name: "stream: taken without a higher term",
