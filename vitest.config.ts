@@ -1,5 +1,5 @@
 import { mkdirSync, readdirSync, rmSync, statfsSync, statSync } from "node:fs";
-import { availableParallelism, totalmem } from "node:os";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
@@ -66,16 +66,17 @@ const crashAlone = [
   "crash/postgres/many",
   "crash/postgres/network",
   "crash/postgres/quiet",
+  "crash/tasks/fences",
   "crash/tasks/misbehaving",
   "crash/tasks/storm",
+  "crash/tasks/within",
   "cluster/network",
   "cluster/storm",
 ].map((name) => `test/${name}.test.ts`);
 
-// Of three files at a time two wait, for a page, a process, a thread, a disk or a lease, so that two cores are
-// busy with six. One with a browser takes a gigabyte at most.
-const gibibytes = Math.floor(totalmem() / 1024 ** 3);
-const maxWorkers = Math.max(3, Math.min(6, gibibytes), availableParallelism());
+// Of three files at a time one mostly waits, for a process, a disk or a lease. More of them only slow each
+// other down: a simulation beside five others takes longer than its limit.
+const maxWorkers = Math.max(3, availableParallelism());
 
 // What is missing is seen before anything else is done.
 const withoutServer = ["./test/parts-setup.ts", "./test/built-setup.ts"];
@@ -200,8 +201,8 @@ export default defineConfig({
           globalSetup: withPostgres,
           include: [crash],
           exclude: crashAlone,
-          // They kill processes and mostly wait for others, so that three at a time leave each other enough.
-          maxWorkers: 3,
+          // They kill processes and mostly wait for others, so that two at a time leave each other enough.
+          maxWorkers: 2,
           sequence: { groupOrder: 2 },
         },
       },
