@@ -93,10 +93,21 @@ describe("a promotion", () => {
   });
 
   test("moves a store that an older release has made, and sessions of a store to more logs", async () => {
-    const newTables = ["promotion", "log_watermark", "archive_aside", "task_alias", "log_place"];
+    const newTables = [
+      "promotion",
+      "log_watermark",
+      "archive_aside",
+      "task_alias",
+      "log_place",
+      "change",
+      "change_state",
+    ] as const;
+    const session = table("session");
     await source.write([
       sql`delete from ${table("migration")} where id = 7`,
-      ...newTables.map((name) => sql`drop table ${table(name as "promotion")}`),
+      ...newTables.map((name) => sql`drop table ${table(name)}`),
+      sql`alter table ${session} drop column turn_epoch`,
+      sql`alter table ${session} drop column turn_agent`,
     ]);
     await source.write(
       ["a", "b", "c", "d", "e", "f"].map(

@@ -230,7 +230,7 @@ describe("flotilla doctor on Postgres", () => {
       message: expect.stringContaining("the role \"onlooker\" (and 2 more) isn't a pod's"),
     });
     expect(await heeded()).toEqual([
-      'revoke select on flotilla.agent, flotilla.api_key, flotilla.bus_message, flotilla.bus_secret, flotilla.message, flotilla.session, flotilla.session_user, flotilla.sign_in, flotilla.turn_checkpoint from "onlooker"',
+      'revoke select on flotilla.agent, flotilla.api_key, flotilla.archive_aside, flotilla.bus_message, flotilla.bus_secret, flotilla.message, flotilla.session, flotilla.session_user, flotilla.sign_in, flotilla.turn_checkpoint from "onlooker"',
       'revoke select on flotilla.turn_checkpoint from "planner"',
       'revoke insert on flotilla.bus_message from "writer ""x"""',
     ]);
