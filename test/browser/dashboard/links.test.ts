@@ -84,7 +84,16 @@ describe("a link leads to its subject", { timeout: limitMs }, () => {
     await acts.getByRole("link", { name: `${at.name}/${at.key}` }).click();
     await expectThrottle();
 
-    const { taskId: waiting } = await server.flotilla.enqueue("held", null as never);
+    // The pod may still have a permit for the first, until it has read the pin.
+    let waiting = "";
+    const throttledBy = async () => {
+      const task = waiting === "" ? null : await server.flotilla.tasks.get(waiting);
+      if (task?.status === "pending" && task.throttledBy) return task.throttledBy.name;
+      if (task?.status !== "pending")
+        waiting = (await server.flotilla.enqueue("held", null as never)).taskId;
+      return undefined;
+    };
+    await expect.poll(throttledBy).toBe(at.name);
     await page.goto(`${server.url}/tasks/${waiting}`);
     await page.getByRole("link", { name: `Throttle ${at.name} ${at.key}` }).click();
     await expectThrottle();
