@@ -53,7 +53,7 @@ const ignored = () => {};
 const rollback: Step = { text: "rollback", values: [] };
 
 const names = new Map<string, string>();
-const namesKept = 500;
+const namesKept = 2_000;
 const planned = /^\s*(select|insert|update|delete|with)/;
 const asText = (value: string | number | null) => (value === null ? null : String(value));
 
