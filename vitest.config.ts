@@ -109,8 +109,8 @@ export default defineConfig({
     // A shared disk may stand still for a minute. What hangs is seen all the same.
     testTimeout: 180_000,
     hookTimeout: 180_000,
-    // What is awaited happens when the machine has time for it, and a second is little.
-    expect: { poll: { timeout: 30_000 } },
+    // What is awaited happens when the machine and its disk have time for it, and a second is little.
+    expect: { poll: { timeout: 90_000 } },
     sequence: { sequencer: FileOrder },
     reporters: ["default", "./test/reporter.ts"],
     ...(watches && { project: ["unit"] }),

@@ -86,6 +86,24 @@ export type {
   StepWaits,
   TaskSteps,
 } from "./steps/model.ts";
+export {
+  hook,
+  type Hook,
+  type HookDelivery,
+  type HookMessage,
+  type HookSettings,
+} from "./runtime/hooks/hook.ts";
+export {
+  githubSignature,
+  type HookVerifier,
+  type SignatureOptions,
+  type SignedDelivery,
+  slackSignature,
+  standardWebhooks,
+  stripeSignature,
+  type TimedSignatureOptions,
+  type KnownDelivery,
+} from "./runtime/hooks/signatures.ts";
 export type { Json, Jsonify } from "./base/json.ts";
 export type { Logger } from "./base/log.ts";
 export type { Schema } from "./base/schema.ts";
@@ -266,6 +284,10 @@ export type {
 } from "./sessions/agents/stored-agents.ts";
 export type { AgentAnswer } from "./protocol/agent-http.ts";
 export type { Chunk } from "./protocol/chunk.ts";
+export type { FilePart, FileRef } from "./protocol/file.ts";
+export { file, type NewFileOptions, type FileSource, isFile } from "./files/new-file.ts";
+export type { HandlerFiles, TaskFilesClient } from "./tasks/files/task-files.ts";
+export type { Person } from "./protocol/frames.ts";
 export {
   type Entry,
   type EntryError,
@@ -304,6 +326,8 @@ export type {
   AskOptions,
   Chat,
   CreateOptions,
+  UploadedContent,
+  UploadFileOptions,
   InboxOptions,
   OpenOptions,
   SendOptions,

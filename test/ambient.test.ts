@@ -5,12 +5,14 @@ import { importsOf, shippedSources, type Source } from "./sources.ts";
 
 /** The files that may touch time, chance or the network, each with the reason why. */
 const adapters: Record<string, string> = {
+  "src/agent/network.ts": "is the network of a web backend or a page, unless it is given another",
   "src/base/clock.ts": "is the system clock that everything else is given",
   "src/base/random.ts": "is the system's randomness that everything else is given",
   "src/bus/nats/monitor.ts": "reads what servers of NATS say of themselves over HTTP",
   "src/client/environment.ts":
     "is the page or process that a client runs in, unless it is given another",
   "src/dashboard/browser.ts": "is the page that the dashboard runs in",
+  "src/files/s3.ts": "is the way to a bucket, with its limit of time for each request",
   "src/server/serve.ts": "is the server's door to the network; its routes are tested without it",
   "src/server/tls.ts": "checks that a key and a certificate fit, which opens no connection",
   "src/sessions/turns/network.ts": "is the way to agents at URLs, which turns are given",

@@ -26,7 +26,7 @@ beforeAll(async () => {
   await flotilla.tasks.stats();
   server = start(["serve", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (\S+)/.exec(server.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
 });
 afterAll(async () => {
@@ -91,7 +91,7 @@ describe("the audit on the command line", () => {
         .map((line) => (JSON.parse(line) as { subject: string }).subject);
     for (const name of ["one", "two"]) {
       await flotilla.tasks.pause(name);
-      await vi.waitUntil(() => seen().includes(name), { timeout: 60_000 });
+      await vi.waitUntil(() => seen().includes(name), { timeout: 90_000 });
     }
     following.child.kill("SIGINT");
     await following.ended;

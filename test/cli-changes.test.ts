@@ -59,12 +59,12 @@ describe("changes on the command line", () => {
     const { cursor } = await server.flotilla.changes.page({ after: "now" });
     const first = await server.flotilla.enqueue("mail", 1);
     const killed = follow(cursor);
-    await vi.waitUntil(() => killed.seen().length === 1, { timeout: 60_000 });
+    await vi.waitUntil(() => killed.seen().length === 1, { timeout: 90_000 });
     killed.child.kill("SIGKILL");
     await killed.ended;
     const second = await server.flotilla.enqueue("mail", 2);
     const again = follow(killed.seen()[0]!.cursor);
-    await vi.waitUntil(() => again.seen().length === 1, { timeout: 60_000 });
+    await vi.waitUntil(() => again.seen().length === 1, { timeout: 90_000 });
     again.child.kill("SIGINT");
     await again.ended;
     expect([...killed.seen(), ...again.seen()].map(({ id }) => id)).toEqual([

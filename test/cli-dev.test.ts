@@ -26,7 +26,7 @@ const announced = () => join(folder, ".flotilla", "dev.json");
 const startDev = async (): Promise<string> => {
   const flags = ["--config", "app/flotilla.config.mjs", "--store", "sqlite:app/other.db"];
   dev = start(["dev", "--port", "0", ...flags], { cwd: folder });
-  await vi.waitUntil(() => existsSync(announced()), { timeout: 60_000 });
+  await vi.waitUntil(() => existsSync(announced()), { timeout: 90_000 });
   return (JSON.parse(readFileSync(announced(), "utf8")) as { url: string }).url;
 };
 
@@ -76,7 +76,7 @@ describe("commands beside a running dev", () => {
     const first = readFileSync(announced(), "utf8");
     const second = start(["dev", "--port", "0", "--store", "sqlite:second.db"], { cwd: folder });
     await vi.waitUntil(() => second.output.stderr.includes("another `flotilla dev`"), {
-      timeout: 60_000,
+      timeout: 90_000,
     });
     expect(readFileSync(announced(), "utf8")).toBe(first);
     second.child.kill("SIGTERM");

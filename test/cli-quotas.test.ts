@@ -27,7 +27,7 @@ beforeAll(async () => {
   before = (await run("quotas")).stdout;
   server = start(["dev", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (\S+)/.exec(server.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
   for (const tenant of ["acme", "acme", hostile])
     await flotilla.sessionService.create(tenant, { users: ["ada"] });

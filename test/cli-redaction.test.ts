@@ -42,7 +42,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
   server = start(["dev", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (\S+)/.exec(server.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
 });
 afterAll(async () => {

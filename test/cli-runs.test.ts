@@ -13,7 +13,8 @@ import { run as runIn, type Running, start as startIn } from "./command.ts";
 // What the pods of these tests have, as a person's config has it.
 const config = `
   import { defineConfig, flow, task } from ${JSON.stringify(built.index)};
-  const soon = { baseMs: 1, factor: 1, jitter: 0 };
+  // Soon at first, and ever later: however late a command comes, it is still being tried again.
+  const soon = { baseMs: 1, factor: 4, jitter: 0 };
   const parcel = flow("parcel", { version: 1 }).to("wrap", () => ({ wrapped: true })).end();
   const order = flow("order", { version: 1 })
     .to("reserve", ({ input }) => ({ item: input.item }))
@@ -61,7 +62,7 @@ const run = (...args: string[]) => runIn(args, { cwd: folder });
 /** As an operator does who has the database and nothing else. */
 const runAlone = (...args: string[]) => runIn([...args, "--store", store], { cwd: elsewhere });
 const until = (condition: () => Promise<boolean>) =>
-  vi.waitFor(async () => expect(await condition()).toBe(true), { timeout: 60_000, interval: 50 });
+  vi.waitFor(async () => expect(await condition()).toBe(true), { timeout: 90_000, interval: 50 });
 const isDoing = (runId: string, type: string) =>
   until(async () => (await flotilla.runs.get(runId))?.doing?.type === type);
 const podWith = async (...use: Parameters<typeof startPod>[0]["use"] & object): Promise<Pod> => {
@@ -78,7 +79,7 @@ const work = async (): Promise<Running> => {
 const started = async (input: unknown) =>
   (await run("runs", "start", "order", JSON.stringify(input))).stdout.trim();
 
-describe("flotilla runs", { timeout: 120_000 }, () => {
+describe("flotilla runs", { timeout: 180_000 }, () => {
   test("starts one, shows where it stands, signals it and tells its story", async () => {
     await work();
     const start = ["runs", "start", "order", `{"item":"book"}`, "--key", "k", "--json"];
@@ -89,7 +90,9 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
 
     const listed = await run("runs", "list", "--flow", "order", "--status", "open");
     expect(listed.stdout).toMatch(
-      new RegExp(`${runId}\\s+order\\s+1\\s+open\\s+approve\\s+1\\s+\\d+s\\s+waits for the signal`),
+      new RegExp(
+        `${runId}\\s+order\\s+1\\s+open\\s+approve\\s+1\\s+\\d+[sm]\\s+waits for the signal`,
+      ),
     );
     const told = await run("runs", "signal", runId, "approve", `{"by":"ada"}`, "--id", "one");
     expect(told).toMatchObject({ code: 0, stdout: `sent signal approve to run ${runId}\n` });
@@ -169,7 +172,7 @@ describe("flotilla runs", { timeout: 120_000 }, () => {
   });
 });
 
-describe("flotilla flows", { timeout: 120_000 }, () => {
+describe("flotilla flows", { timeout: 180_000 }, () => {
   test("draws machines where a config has them, and else what the store tells", async () => {
     expect((await runAlone("flows")).stdout).toBe("no flows\n");
     await work();

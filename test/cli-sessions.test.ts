@@ -1,9 +1,10 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { built } from "./built.ts";
 import { run as runIn, type Running, start as startIn } from "./command.ts";
+import { freePort } from "./free-ports.ts";
 
 // `endless` says words until it is stopped; the others answer with what they were told.
 const config = `
@@ -21,6 +22,15 @@ const config = `
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
   });
+  const viewer = agent("viewer", async ({ messages, files }) => {
+    const { parts } = messages.at(-1);
+    const seen = [];
+    for (const part of parts) {
+      if (part.type === "text") seen.push(part.text);
+      else seen.push(part.filename + ", " + part.mediaType + ": " + String(await files.read(part)));
+    }
+    return "I see " + seen.join(" and ");
+  });
   const asking = agent("asking", async function* (context) {
     const told = context.messages.at(-1).parts.some(({ state }) => state === "output-available");
     if (told) return yield "thank you";
@@ -32,15 +42,17 @@ const config = `
     yield { type: "tool-output-available", toolCallId, output };
   });
   const prices = { small: { input: 10, output: 100 } };
-  export default defineConfig({ use: [echo, endless, asking, note], prices });`;
+  export default defineConfig({ use: [echo, endless, asking, viewer, note], prices });`;
 
 let folder: string;
 let server: Running;
 let url: string;
+/** The same after a restart: one that the system gives to no connection while the server is down. */
+let port: number;
 const run = (args: string[], stdin = "") => runIn(args, { cwd: folder, stdin });
 const until = (condition: () => boolean) =>
-  vi.waitFor(() => expect(condition()).toBe(true), { timeout: 60_000, interval: 50 });
-const serve = async (port = 0): Promise<void> => {
+  vi.waitFor(() => expect(condition()).toBe(true), { timeout: 90_000, interval: 50 });
+const serve = async (): Promise<void> => {
   server = startIn(["serve", "--port", String(port)], { cwd: folder });
   await until(() => /listens on (\S+)/.test(server.output.stdout));
   url = /listens on (\S+)/.exec(server.output.stdout)![1]!;
@@ -58,12 +70,15 @@ const sessionIds = async (...flags: string[]): Promise<string[]> => {
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "flotilla-cli-sessions-"));
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
+  port = await freePort();
   await serve();
 });
 afterAll(async () => {
   await kill();
   rmSync(folder, { recursive: true, force: true });
 });
+
+type Exported = { entry: { parts: { text?: string }[] } };
 
 describe("chat", () => {
   test.each(["the store", "a server"])("sends each line of a pipe through %s", async (way) => {
@@ -86,6 +101,89 @@ describe("chat", () => {
     expect(entries.map((line) => (JSON.parse(line) as { seq: number }).seq)).toEqual([
       1, 2, 3, 4, 5, 6,
     ]);
+  });
+
+  test.each(["the store", "a server"])("sends files, forks and edits through %s", async (way) => {
+    const through = way === "a server" ? ["--url", url] : [];
+    mkdirSync(join(folder, "my files"), { recursive: true });
+    writeFileSync(join(folder, "my files/note.txt"), Buffer.from("a note"));
+    const lines = [
+      "//hello",
+      '/file "my files/note.txt" what is it?',
+      "/edit tell me",
+      "/fork 2",
+      "again",
+      "/edit #1 goodbye",
+    ];
+    const chat = ["chat", "--agent", "viewer", "--user", "ada", ...through];
+    const said = await run(chat, `${lines.join("\n")}\n`);
+    expect(said).toMatchObject({ code: 0, stderr: "" });
+    const ids: string[] = [];
+    const shown = said.stdout.replaceAll(/session (\S+)\)/g, (_, id: string) => {
+      ids.push(id);
+      return `session ${ids.length})`;
+    });
+    expect(shown.split("\n")).toEqual([
+      "ada: /hello",
+      "viewer: I see /hello",
+      "ada: [file note.txt]\\nwhat is it?",
+      "viewer: I see note.txt, text/plain: a note and what is it?",
+      "(edited #3: session 1)",
+      "ada: [file note.txt]\\ntell me",
+      "viewer: I see note.txt, text/plain: a note and tell me",
+      "(forked at #2: session 2)",
+      "ada: again",
+      "viewer: I see again",
+      "(edited #1: session 3)",
+      "ada: goodbye",
+      "viewer: I see goodbye",
+      "",
+    ]);
+    // Each is a session of its own, and shows what it begins with.
+    const messages = async (id: string) =>
+      (await run(["sessions", "export", id])).stdout
+        .trim()
+        .split("\n")
+        .slice(1)
+        .map((line) => (JSON.parse(line) as Exported).entry.parts.at(-1)!.text);
+    expect(await messages(ids[1]!)).toEqual(["/hello", "I see /hello", "again", "I see again"]);
+    expect(await messages(ids[2]!)).toEqual(["goodbye", "I see goodbye"]);
+  });
+
+  test.each(["the store", "a server"])("sets, lists and cancels wakes through %s", async (way) => {
+    const through = way === "a server" ? ["--url", url] : [];
+    const chat = startIn(["chat", "--agent", "echo", "--user", "ada", ...through], {
+      cwd: folder,
+      stdin: null,
+    });
+    const { stdin } = chat.child;
+    const at = new Date(Date.now() + 30 * 86_400_000).toISOString();
+    stdin!.write(`/wake\n/wake ${at} how was it?\n/wake\n`);
+    await until(() => chat.output.stdout.includes(`: ${at} echo how was it?)`));
+    const key = /\(wake (chat-\S+) is set for /.exec(chat.output.stdout)![1]!;
+    expect(chat.output.stdout.split("\n")[0]).toBe("(no wake is set)");
+    // One that is soon is answered while the chat is open.
+    stdin!.write(`/wake cancel ${key}\n/wake cancel ${key}\n/wake 1s ping\n`);
+    await until(() => chat.output.stdout.includes("You said ping\n"));
+    const lines = chat.output.stdout.split("\n");
+    expect(lines).toContain(`(wake ${key} is cancelled)`);
+    expect(lines).toContain(`(wake ${key} isn't set)`);
+    stdin!.end();
+    expect(await chat.ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test.each([
+    ["/fiel a.txt", 1, "there is no /fiel: /help lists commands"],
+    ["/file nothing.txt", 1, "nothing.txt can't be read: ENOENT"],
+    ["/file .", 1, ". is no file"],
+    ["/fork", 1, "there is nothing to fork yet"],
+    ["/fork 9", 1, "the session has 0 entries, so it can't be forked at 9"],
+    ["/edit more", 1, "there is no message to edit yet"],
+    ["/edit #1 more", 1, "#1 is no message of a user"],
+    ["/wake soon", 1, "/wake needs a time such as 10m"],
+  ])("%s in a pipe ends with what is wrong", async (line, code, why) => {
+    const said = await run(["chat", "--agent", "echo", "--user", "ada"], `${line}\nnot sent\n`);
+    expect(said).toMatchObject({ code, stdout: "", stderr: expect.stringContaining(why) });
   });
 
   test("stops the answer with one interrupt, and leaves with two", async () => {
@@ -111,10 +209,9 @@ describe("chat", () => {
     });
     chat.child.stdin!.write("before\n");
     await until(() => chat.output.stdout.includes("You said before\n"));
-    const port = Number(new URL(url).port);
     await kill();
     await until(() => /connection lost.*resuming after #2/.test(chat.output.stdout));
-    await serve(port);
+    await serve();
     await until(() => chat.output.stdout.includes("(reconnected)"));
     chat.child.stdin!.end("after\n");
     expect(await chat.ended).toMatchObject({ code: 0 });
@@ -196,7 +293,7 @@ describe("a signal on the command line", () => {
       const shown = await run(["sessions", "show", sessionId!]);
       expect(shown.stdout).toContain("thank you");
     };
-    await vi.waitFor(goneOn, { timeout: 60_000 });
+    await vi.waitFor(goneOn, { timeout: 90_000 });
   });
 });
 

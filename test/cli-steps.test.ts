@@ -50,7 +50,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
   server = start(["serve", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (\S+)/.exec(server.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
 });
 afterAll(async () => {
@@ -73,7 +73,7 @@ const ask = async (method: string, path: string, body?: unknown) => {
 const enqueue = async (name: string) => (await onStore("enqueue", name, "1")).stdout.trim();
 const until = (what: string, is: () => Promise<boolean>) =>
   vi.waitFor(async () => expect((await is()) ? what : `not yet: ${what}`).toBe(what), {
-    timeout: 60_000,
+    timeout: 90_000,
     interval: 50,
   });
 const inState = (taskId: string, is: (task: any) => boolean) =>

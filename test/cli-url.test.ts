@@ -37,7 +37,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
   server = start(["serve", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (\S+)/.exec(server.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
 });
 afterAll(async () => {
@@ -266,9 +266,9 @@ describe("tasks through a server", () => {
     const { podId } = JSON.parse((await onServer("pods", "--json")).stdout).pods[0];
     expect((await onServer("pods", "drain", podId)).stdout).toContain("takes no more work");
     const drained = async () => (await onStore("pods")).stdout.includes("drained: takes no work");
-    await vi.waitUntil(drained, { timeout: 30_000 });
+    await vi.waitUntil(drained, { timeout: 90_000 });
     expect((await onStore("pods", "undrain", podId)).stdout).toContain("takes work again");
-    await vi.waitUntil(async () => !(await drained()), { timeout: 30_000 });
+    await vi.waitUntil(async () => !(await drained()), { timeout: 90_000 });
     expect(await both("pods", "drain", "none")).toMatchObject({ code: 4 });
     expect((await both("throttles")).stdout).toContain("no throttles");
     expect(await both("throttles", "show", "none")).toMatchObject({ code: 4 });
@@ -309,7 +309,7 @@ describe("tasks through a server", () => {
   test("that failed are grouped, redriven and discarded", async () => {
     const { taskId } = await enqueue("doomed");
     const failed = async () => (await onStore("tasks", "--status", "failed")).stdout;
-    await vi.waitUntil(async () => (await failed()).includes(taskId), { timeout: 30_000 });
+    await vi.waitUntil(async () => (await failed()).includes(taskId), { timeout: 90_000 });
     const groups = await both("dlq", "list", "--json");
     const [{ group }] = (JSON.parse(groups.stdout) as { groups: [{ group: string }] }).groups;
     await both("dlq");
@@ -344,7 +344,7 @@ describe("runs and schedules through a server", () => {
     expect(begun).toMatchObject({ code: 0, stderr: "" });
     const runId = begun.stdout.trim();
     const waits = async () => (await onStore("runs", "show", runId)).stdout.includes("approved");
-    await vi.waitUntil(waits, { timeout: 30_000 });
+    await vi.waitUntil(waits, { timeout: 90_000 });
     expect((await both("runs", "list", "--flow", "order", "--status", "open")).stdout).toContain(
       runId,
     );
@@ -356,7 +356,7 @@ describe("runs and schedules through a server", () => {
     expect((await onServer("runs", "cancel", otherId)).stdout).toContain("will be cancelled");
     expect(await onServer("runs", "signal", runId, "approved", `"yes"`)).toMatchObject({ code: 0 });
     const ended = async () => (await onStore("runs", "show", runId)).stdout.includes("completed");
-    await vi.waitUntil(ended, { timeout: 30_000 });
+    await vi.waitUntil(ended, { timeout: 90_000 });
     expect(await both("runs", "cancel", runId)).toMatchObject({ code: 4 });
     const flows = await onServer("flows", "--json");
     expect(JSON.parse(flows.stdout)).toMatchObject({ flows: [{ flow: "order", completed: 1 }] });
@@ -483,7 +483,7 @@ describe("what waits", () => {
     const { stdout } = await onServer("runs", "start", "order", "{}", "--json");
     const { runId } = JSON.parse(stdout) as { runId: string };
     const isWaiting = async () => (await onServer("why", runId)).stdout.includes("the signal");
-    await vi.waitUntil(isWaiting, { timeout: 60_000, interval: 500 });
+    await vi.waitUntil(isWaiting, { timeout: 90_000, interval: 500 });
     const why = await both("why", runId);
     expect(why.stdout).toMatch(
       /^run of order: pending\n1\. it waits for the signal "approved" since \S+\n/,

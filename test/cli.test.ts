@@ -163,7 +163,7 @@ describe("tasks", () => {
 describe("pods and doctor", () => {
   test("show the pod that runs, and find nothing wrong", async () => {
     const pods = JSON.parse((await run(["pods", "--json"])).stdout).pods;
-    const names = ["mail", "doomed", "long", "deaf"];
+    const names = ["mail", "doomed", "long", "deaf", "flotilla:wake"];
     const metadata = { pid: worker.child.pid, names };
     expect(pods).toEqual([
       expect.objectContaining({ status: "up", metadata: expect.objectContaining(metadata) }),
@@ -367,7 +367,8 @@ describe("serve", () => {
   ])("health and metrics get a port of their own by %s", async (_, flags, env) => {
     const server = start(["serve", "--no-work", "--port", "0", ...flags], env);
     const url = await urlOf(server);
-    const adminUrl = await vi.waitUntil(() => / also at (\S+)/.exec(server.output.stdout)?.[1]);
+    await said(server, "stdout", / also at \S+\s/);
+    const [, adminUrl] = / also at (\S+)/.exec(server.output.stdout)!;
     expect(adminUrl).not.toBe(url);
     expect((await fetch(`${adminUrl}/health/live`)).status).toBe(200);
     expect((await fetch(`${adminUrl}/metrics`)).status).toBe(200);
@@ -505,7 +506,7 @@ function stop({ child, ended }: Running, signal: NodeJS.Signals): Promise<Outcom
 
 function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   return vi.waitFor(async () => expect(await condition()).toBe(true), {
-    timeout: 50_000,
+    timeout: 90_000,
     interval: 50,
   });
 }

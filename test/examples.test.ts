@@ -257,7 +257,7 @@ async function count(url: string, name: string, status: string): Promise<number>
 
 function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   return vi.waitFor(async () => expect(await condition()).toBe(true), {
-    timeout: 50_000,
+    timeout: 150_000,
     interval: 100,
   });
 }

@@ -22,7 +22,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "flotilla.config.mjs"), config);
   dev = start(["dev", "--port", "0"], { cwd: folder });
   url = await vi.waitUntil(() => /listens on (http\S+)/.exec(dev.output.stdout)?.[1], {
-    timeout: 60_000,
+    timeout: 90_000,
   });
 });
 afterAll(async () => {

@@ -33,6 +33,7 @@ const edges: Readonly<Record<PodEvent["type"], string>> = {
   ended: "worker: stores how it ended",
   share: "worker: gets its part of a throttle",
   leading: "leader: is known",
+  refused: "elsewhere",
   recovered: "leader: gives tasks back",
   fired: "leader: fires schedules",
   bound: "leader: learns a throttle's bound",

@@ -10,8 +10,10 @@ import { part } from "./parts.ts";
 const page = readFileSync(new URL("../docs/tasks-reference.md", import.meta.url), "utf8");
 const ofTask = /```sql\n(insert into flotilla_task [^;]+;)\n```/.exec(page)![1]!;
 const ofSchedule = /`(insert into flotilla_schedule [^`]+)`/.exec(page)![1]!;
+/** The page says to wait for a pod that writes. By itself the program gives up at once. */
+const wait = /`(\.timeout \d+)`/.exec(page)![1]!;
 const sqlite3 = (path: string, text: string) =>
-  execFileSync(part("sqlite"), [path, text], { encoding: "utf8" }).trim();
+  execFileSync(part("sqlite"), ["-cmd", wait, path, text], { encoding: "utf8" }).trim();
 
 const summarize = task("summarize", {}, ({ input }: { input: { url: string } }) => input.url);
 const settings = { use: [summarize], log: silentLogger, heartbeatMs: 200, pollMs: 50 };

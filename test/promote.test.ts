@@ -145,7 +145,7 @@ describe("flotilla promote", () => {
     });
     const waited = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned", "traced"];
     for (const taskId of waited) {
-      const ended = await pod.tasks.settled(taskId, { timeoutMs: 40_000 });
+      const ended = await pod.tasks.settled(taskId, { timeoutMs: 150_000 });
       expect(ended).toMatchObject({ status: "completed", result: { doubled: 2 } });
     }
     const talk = pod.sessions.open("talk", { user: "ada" });

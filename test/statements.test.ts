@@ -15,6 +15,7 @@ import {
   type SqlFile,
   statementsIn,
 } from "./statements/examples.ts";
+import { fileStatements } from "./statements/files.ts";
 import { flowStatements } from "./statements/flows.ts";
 import { keyStatements } from "./statements/keys.ts";
 import { linkStatements } from "./statements/links.ts";
@@ -34,6 +35,7 @@ const rooms: Record<string, RoomStatements> = {
   audit: auditStatements,
   bus: busStatements,
   links: linkStatements,
+  files: fileStatements,
   quotas: quotaStatements,
   throttles: throttleStatements,
   steps: stepStatements,

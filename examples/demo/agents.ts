@@ -9,9 +9,10 @@ export const echo = agent("echo", async function* ({ messages, signal }) {
 });
 
 /** Knows a few sentences, and shows what an answer can be made of without a model. */
-export const guide = agent("guide", async function* ({ messages, signal, enqueue }): AsyncGenerator<
+export const guide = agent("guide", { during: "steer" }, async function* (context): AsyncGenerator<
   Chunk | string
 > {
+  const { messages, signal, enqueue, steering } = context;
   // Somebody has answered what it asked at the end of its last message: it goes on there.
   const decided = callIn(messages.at(-1));
   if (decided) return yield* goOn(decided, signal);
@@ -40,7 +41,11 @@ export const guide = agent("guide", async function* ({ messages, signal, enqueue
     yield* slowly(snippet, signal);
   } else if (/\b(long|story)/.test(asked)) {
     const sentence = "And then another pod took over, and nobody noticed. ";
-    yield* slowly(`Stop me, and what I said is kept. ${sentence.repeat(40)}`, signal);
+    yield* slowly("Stop me, and what I said is kept. Say more, and I hear it. ", signal);
+    for (let told = 0; told < 40; told++) {
+      for (const heard of await steering()) yield* slowly(`(I hear: ${textOf(heard)}) `, signal);
+      yield* slowly(sentence, signal);
+    }
   } else {
     const talk = "Ask me why, for some work, a coffee, the time, some code or a long story.";
     yield* slowly(`I have heard ${messages.length} of our messages. ${talk}`, signal);

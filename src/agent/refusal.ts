@@ -3,7 +3,7 @@ import type { ErrorCode } from "../base/errors.ts";
 /** Why a request is refused: a status, and a code for programs. */
 export type Refusal = {
   readonly ok: false;
-  readonly status: 400 | 401 | 405 | 413 | 500;
+  readonly status: 400 | 401 | 405 | 413 | 500 | 503;
   readonly code: ErrorCode;
   readonly message: string;
 };

@@ -94,7 +94,7 @@ export function createVerifier({
       );
     }
     const body = textIn(bytes);
-    if (body === undefined) return createRefusal(400, "invalid_input", "the body isn't UTF-8");
+    if (body === undefined) return notText();
     return { ok: true, webhookId: id, body };
   };
 }
@@ -155,6 +155,18 @@ function textIn(bytes: Uint8Array): string | undefined {
 
 function unsigned(message: string): Refusal {
   return createRefusal(401, "unauthorized", message);
+}
+
+/** The text of a request's body, or a refusal. */
+export async function bodyOfRequest(request: Request, maxBytes: number): Promise<string | Refusal> {
+  const announced = request.headers.get("content-length") ?? undefined;
+  const bytes = await readBytes(request.body, { maxBytes, announced });
+  if ("ok" in bytes) return bytes;
+  return textIn(bytes) ?? notText();
+}
+
+function notText(): Refusal {
+  return createRefusal(400, "invalid_input", "the body isn't UTF-8");
 }
 
 /** The whole body, or a refusal. */

@@ -22,7 +22,8 @@ export type Actor = {
   readonly actId?: string;
 };
 
-const actIdPattern = /^[!-~]{1,200}$/;
+/** A header that is sent twice comes as one, with a comma between both. */
+const actIdPattern = /^[!-+\--~]{1,200}$/;
 
 const actors = new AsyncLocalStorage<Actor>();
 const program: Actor = { kind: "program", address: hostname() };
@@ -32,7 +33,7 @@ export function actAs<Result>(actor: Actor, run: () => Result): Result {
   if (actor.actId !== undefined && !actIdPattern.test(actor.actId)) {
     throw new FlotillaError(
       "invalid_input",
-      "the id of an act must be 1 to 200 visible ASCII characters, such as a UUID",
+      "the id of an act must be 1 to 200 visible ASCII characters without a comma, such as a UUID",
     );
   }
   return actors.run(actor, run);

@@ -1,10 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import { dayMs } from "../base/durations.ts";
-import { messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
+import { createLeaderPass } from "../base/semaphore.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
-import { createSharedRun } from "../base/semaphore.ts";
 import type { Database } from "../store/database.ts";
 import { emitEntry } from "./act.ts";
 import {
@@ -86,28 +85,17 @@ export function createAuditLeader(options: AuditLeaderOptions) {
     }
   };
 
-  const pass = async (): Promise<void> => {
-    try {
-      if (clock.monotonic() - prunedMs >= pruneEveryMs) {
-        prunedMs = clock.monotonic();
-        await deleteOld();
-      }
-      if (clock.monotonic() - countedMs < countEveryMs) return;
-      countedMs = clock.monotonic();
-      await keepWithinBound();
-    } catch (error) {
-      log.warn({ error: messageOf(error) }, "audit pass failed");
+  const work = async (): Promise<void> => {
+    if (clock.monotonic() - prunedMs >= pruneEveryMs) {
+      prunedMs = clock.monotonic();
+      await deleteOld();
     }
+    if (clock.monotonic() - countedMs < countEveryMs) return;
+    countedMs = clock.monotonic();
+    await keepWithinBound();
   };
 
-  const passes = createSharedRun(pass);
-
-  return {
-    pass,
-    /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat: () => void passes.run(),
-    stop: passes.ended,
-  };
+  return createLeaderPass(work, { clock, log, failed: "audit pass failed" });
 }
 
 /** Checks `audit` of the config, and fills in the defaults. */

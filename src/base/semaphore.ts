@@ -1,4 +1,6 @@
 import type { Clock } from "./clock.ts";
+import { messageOf } from "./errors.ts";
+import { type Logger, silentLogger } from "./log.ts";
 
 /**
  * Runs at most `max` actions at once, in the order of the calls, so that many of one kind wait for
@@ -107,5 +109,48 @@ export function createSharedRun(work: () => Promise<void>): SharedRun {
     async ended() {
       await running;
     },
+  };
+}
+
+export type LeaderPassOptions = {
+  clock: Pick<Clock, "monotonic">;
+  /** How long after a pass has begun the next one may. Default: at every beat. */
+  everyMs?: number;
+  log?: Logger | undefined;
+  /** What is logged if a pass fails. */
+  failed: string;
+};
+
+/** Work that the leader does again and again, one pass at a time. */
+export type LeaderPass = {
+  /** Does the work now. Never rejects: what a pass leaves undone, the next one finds. */
+  pass(): Promise<void>;
+  /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
+  beat(): void;
+  /** Resolves when no pass is under way. */
+  stop(): Promise<void>;
+};
+
+export function createLeaderPass(
+  work: () => Promise<void>,
+  { clock, everyMs = 0, log = silentLogger, failed }: LeaderPassOptions,
+): LeaderPass {
+  let begunMs = -Infinity;
+  const pass = async (): Promise<void> => {
+    try {
+      await work();
+    } catch (error) {
+      log.warn({ error: messageOf(error) }, failed);
+    }
+  };
+  const passes = createSharedRun(pass);
+  return {
+    pass,
+    beat() {
+      if (clock.monotonic() - begunMs < everyMs) return;
+      begunMs = clock.monotonic();
+      void passes.run();
+    },
+    stop: passes.ended,
   };
 }

@@ -1,9 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import { dayMs } from "../base/durations.ts";
 import { hasCode, messageOf } from "../base/errors.ts";
+import { createLeaderPass } from "../base/semaphore.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
-import { createSharedRun } from "../base/semaphore.ts";
 import { fingerprintVersion, groupVersion } from "../dead-letters/fingerprint.ts";
 import type { Database } from "../store/database.ts";
 import { untilKnown, writeUntilKnown } from "../store/retry.ts";
@@ -89,31 +89,20 @@ export function createBulkLeader(options: BulkLeaderOptions) {
   };
 
   /** Does a bounded part of the work. The next pass does the rest. */
-  const pass = async (): Promise<void> => {
-    try {
-      const blocked = new Set<string>();
-      for (let round = 0; round < roundsPerPass && leads(); round++) {
-        const all = (await database.read(openBulks())).map(toStoredBulk);
-        const open = all.filter(({ bulkId }) => !blocked.has(bulkId));
-        if (open.length === 0) break;
-        for (const bulk of open) {
-          if (!(await advanceUnlessBusy(bulk))) blocked.add(bulk.bulkId);
-        }
+  const work = async (): Promise<void> => {
+    const blocked = new Set<string>();
+    for (let round = 0; round < roundsPerPass && leads(); round++) {
+      const all = (await database.read(openBulks())).map(toStoredBulk);
+      const open = all.filter(({ bulkId }) => !blocked.has(bulkId));
+      if (open.length === 0) break;
+      for (const bulk of open) {
+        if (!(await advanceUnlessBusy(bulk))) blocked.add(bulk.bulkId);
       }
-      if (clock.monotonic() - prunedMs < pruneEveryMs) return;
-      prunedMs = clock.monotonic();
-      await database.write([pruneBulks(bulksKeptMs)]);
-    } catch (error) {
-      log.warn({ error: messageOf(error) }, "bulk pass failed");
     }
+    if (clock.monotonic() - prunedMs < pruneEveryMs) return;
+    prunedMs = clock.monotonic();
+    await database.write([pruneBulks(bulksKeptMs)]);
   };
 
-  const passes = createSharedRun(pass);
-
-  return {
-    pass,
-    /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat: () => void passes.run(),
-    stop: passes.ended,
-  };
+  return createLeaderPass(work, { clock, log, failed: "bulk pass failed" });
 }

@@ -14,6 +14,8 @@ type SentError = {
   readonly code: string;
   readonly message: string;
   readonly details?: Json;
+  /** Absent in envelopes from earlier releases. */
+  readonly retryAfterMs?: number;
 };
 
 /** Envelopes of one sender to one address, in one row. */
@@ -63,21 +65,25 @@ export function decodeEnvelopes(text: string): (Envelope | undefined)[] {
 export function sentError(thrown: unknown): SentError {
   const message = messageOf(thrown);
   if (!(thrown instanceof FlotillaError)) return { code: "internal", message };
-  const { code, details } = thrown;
+  const { code, details, retryAfterMs } = thrown;
+  const sent = { code, message, ...(retryAfterMs !== undefined && { retryAfterMs }) };
   try {
     const plain = details && (JSON.parse(JSON.stringify(details)) as Json);
-    return { code, message, ...(plain !== undefined && { details: plain }) };
+    return { ...sent, ...(plain !== undefined && { details: plain }) };
   } catch {
     // Details are optional, and the error matters more.
-    return { code, message };
+    return sent;
   }
 }
 
 /** Restores an error. A newer release may send codes that this one does not know. */
-export function receivedError({ code, message, details }: SentError): FlotillaError {
+export function receivedError({ code, message, details, retryAfterMs }: SentError): FlotillaError {
   const known = errorCodes.find((each) => each === code) ?? "internal";
   const facts = details as Readonly<Record<string, unknown>> | undefined;
-  return new FlotillaError(known, message, facts && { details: facts });
+  return new FlotillaError(known, message, {
+    ...(facts && { details: facts }),
+    ...(typeof retryAfterMs === "number" && { retryAfterMs }),
+  });
 }
 
 export function encodeNotification({ sender, seq, after, body }: NotifiedRow): string {

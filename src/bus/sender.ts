@@ -1,8 +1,8 @@
-import process from "node:process";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Database } from "../store/database.ts";
 import { writeUntilKnown } from "../store/retry.ts";
+import { afterMicrotasks } from "./after-microtasks.ts";
 import { encodeNotification, type EnvelopeRow } from "./envelope.ts";
 import { insertEnvelopes } from "./sql.ts";
 
@@ -139,12 +139,4 @@ export function createSender(parts: SenderParts): Sender {
       await writing;
     },
   };
-}
-
-/**
- * Resolves after all pending microtasks. So the notifications of a commit and the answers to its
- * requesters, some promises later, go into one write.
- */
-function afterMicrotasks(): Promise<void> {
-  return Promise.resolve().then(() => new Promise((resolve) => process.nextTick(resolve)));
 }

@@ -3,13 +3,23 @@ import type { Clock } from "../base/clock.ts";
 import { dayMs, minuteMs } from "../base/durations.ts";
 import { contendedCodes, FlotillaError, hasCode } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import type { Logger } from "../base/log.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
 import { checkNumber, checkOptions } from "../base/options.ts";
 import type { Random } from "../base/random.ts";
+import { createLeaderPass, type LeaderPass } from "../base/semaphore.ts";
 import type { Database } from "../store/database.ts";
 import { callUntilAnswered, writeUntilKnown } from "../store/retry.ts";
 import { recorderRevision } from "../store/changes-schema.ts";
-import { beginRecording, endRecording, readState, setKept } from "./sql.ts";
+import {
+  beginRecording,
+  endRecording,
+  hasOldChanges,
+  noteHorizon,
+  pruneBatch,
+  readState,
+  renewLife,
+  setKept,
+} from "./sql.ts";
 
 export type ChangesConfig = {
   /** How long changes are kept for readers. Default 7 days. */
@@ -81,4 +91,36 @@ export async function setRecording(
     );
   }
   log?.info(wanted || {}, wanted ? "changes are recorded" : "changes aren't recorded");
+}
+
+export type ChangesLeaderOptions = {
+  database: Database;
+  clock: Clock;
+  ids: Ids;
+  log?: Logger;
+  /** How many rows one transaction deletes. Default 1,000. */
+  batchRows?: number;
+};
+
+// The next pass goes on, so that a pass doesn't take for ever.
+const batchesPerPass = 1_000;
+
+/** The leader's work on recorded changes: deletes what is old, and notices a store that was restored. */
+export function createChangesLeader(options: ChangesLeaderOptions): LeaderPass {
+  const { database, clock, ids, log = silentLogger, batchRows = 1_000 } = options;
+
+  const passNow = async (): Promise<void> => {
+    const [state] = await database.read(readState());
+    if (state !== undefined && Number(state["horizon"]) < Number(state["high"])) {
+      await database.write(renewLife(state["life"] as string, ids.next()));
+      log.warn({}, "the store was restored: readers of changes begin again");
+    }
+    if (state !== undefined) await database.write([noteHorizon()], { lossy: true });
+    for (let at = 0; at < batchesPerPass; at++) {
+      if ((await database.read(hasOldChanges())).length === 0) return;
+      await database.write(pruneBatch(batchRows), { lossy: true });
+    }
+  };
+
+  return createLeaderPass(passNow, { clock, everyMs: minuteMs, log, failed: "changes not pruned" });
 }

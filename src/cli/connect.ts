@@ -43,11 +43,12 @@ export async function onStore<Result>(
   const { canBeWritten } = await import("../runtime/data-folder.ts");
   const { connect } = await import("../runtime/connect.ts");
   const { actAs } = await import("../audit/actor.ts");
-  const { store, dataDir, codec, nats } = await loadStoreSettings(flags);
+  const { store, dataDir, codec, nats, files } = await loadStoreSettings(flags);
   await using flotilla = connect(store, {
     ...options,
     ...(codec && { codec }),
     ...(nats && { nats }),
+    ...(files && { files }),
     // A user who only reads may not have write permission there.
     dataDir: dataDir !== false && canBeWritten(dataDir) && dataDir,
     create: false,

@@ -34,6 +34,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   vi.restoreAllMocks();
+  vi.useRealTimers();
   for (const close of closing.splice(0)) await close();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -105,6 +106,21 @@ describe("the file of a running dev", () => {
     await announceDev({ pid: process.pid, url: await serving() });
     expect(readdirSync(join(folder, ".flotilla"))).toEqual([]);
     expect(notices.join("")).toContain("need --store");
+  });
+
+  test.each([
+    ["is found where its server answers after seconds", 5_000, true],
+    ["doesn't count where nothing answers", 10_000, false],
+  ])("%s", async (_, waitMs, isFound) => {
+    const asked = Promise.withResolvers<{ end(): void }>();
+    const url = await serving((_request, response) => asked.resolve(response));
+    plant({ pid: process.pid, url });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    const finding = found();
+    const response = await asked.promise;
+    await vi.advanceTimersByTimeAsync(waitMs);
+    response.end();
+    expect((await finding) !== undefined).toBe(isFound);
   });
 
   test("of one that runs stays when a second starts and stops", async () => {

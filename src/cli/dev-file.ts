@@ -37,7 +37,8 @@ export type RunningDev = {
 
 const file = join(".flotilla", "dev.json");
 const maxFileBytes = 64 * 1024;
-const answerTimeoutMs = 1_000;
+// A machine that is busy may keep it from answering for seconds. What listens there instead answers soon.
+const answerTimeoutMs = 10_000;
 
 /**
  * Returns what takes the announcement back. Without a folder that only this user can write there is no

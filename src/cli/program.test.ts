@@ -25,6 +25,7 @@ const withoutServer = [
   "tasks prune",
   "cluster up",
   "cluster permissions",
+  "cluster rebase",
   "deploy compose",
   "deploy kubernetes",
   "deploy systemd",

@@ -104,6 +104,9 @@ export type SessionOperations = Pick<
   | "turns"
   | "started"
   | "signal"
+  | "wake"
+  | "wakes"
+  | "cancelWake"
   | "stop"
   | "archive"
   | "unarchive"
@@ -455,6 +458,13 @@ export function remoteOperations({ client, http }: Remote): Operations {
       },
       signal: (_, sessionId, body) =>
         http("POST", `${sessionAt(sessionId)}/signals`, { body: { ...body } }),
+      wake: (_, sessionId, { at, ...wake }) => {
+        const time = at instanceof Date ? at.getTime() : at;
+        const body = { ...wake, ...(time !== undefined && { at: time }) };
+        return http("POST", `${sessionAt(sessionId)}/wakes`, { body });
+      },
+      wakes: (_, sessionId) => client.sessions.wakes(sessionId),
+      cancelWake: (_, sessionId, { key }) => client.sessions.cancelWake(sessionId, key),
       archive: (_, sessionId) => client.sessions.archive(sessionId),
       unarchive: (_, sessionId) => client.sessions.unarchive(sessionId),
       remove: (_, sessionId) => client.sessions.remove(sessionId),

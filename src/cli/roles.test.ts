@@ -47,6 +47,8 @@ const commands: Record<string, [keyof typeof allowed, ...string[]]> = {
   "sessions export": ["read", "none"],
   "sessions stop": ["operate", "none"],
   "sessions signal": ["operate", "none", "approve", "--author", "ada"],
+  "sessions wake": ["admin", "none", "tea", "--author", "ada", "--after", "3600000"],
+  "sessions cancel-wake": ["operate", "none", "tea"],
   "sessions archive": ["operate", "none"],
   "sessions unarchive": ["operate", "none"],
   "sessions remove": ["admin", "none", "--yes"],

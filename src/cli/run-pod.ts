@@ -11,13 +11,14 @@ import type { PodSettings } from "../runtime/config.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
 import { machinesOf } from "../runtime/flows.ts";
 import { handlersByName, isAgent, selectHandlers } from "../runtime/handlers.ts";
+import { isAway } from "../runtime/logs/late-store.ts";
 import type { Pod, PodEvent } from "../runtime/pod.ts";
 import { defaultLogger } from "../runtime/process.ts";
 import { startPod } from "../runtime/start-pod.ts";
 import { checkListenHost } from "../server/auth/origins.ts";
 import type { Metrics } from "../server/metrics/metrics.ts";
 import type { ListeningServer } from "../server/serve.ts";
-import { lazyService } from "../sessions/create-service.ts";
+import { lazyService } from "../sessions/lazy-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { withoutSecrets } from "../store/open.ts";
 import { announceDev, type RunningDev } from "./dev-file.ts";
@@ -76,13 +77,18 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
     metrics?.observe(event);
     live?.observe(event);
     if (event.type === "claim_failed" && event.code === "store_corrupt") giveUp(damaged(settings));
+    if (event.type === "refused") giveUp(event.error);
   };
   // Load it while the store's threads start. `startServer` reports an error.
   if (serve) import("../server/serve.ts").catch(() => {});
   const flotilla = metrics && openFlotilla(settings, log, metrics);
   let server: ListeningServer | undefined;
   try {
-    await flotilla?.ping();
+    await flotilla?.ping().catch((error: unknown) => {
+      // A pod whose sessions are on NATS may serve them meanwhile; one that can't fails by the same error.
+      const maySpare = work && settings.nats !== undefined && settings.sessions !== false;
+      if (!maySpare || !isAway(error)) throw error;
+    });
     if (flotilla && metrics) {
       const isStopping = () => stopping;
       const leads = () => !stopping && pod !== undefined && pod.leader === pod.podId;
@@ -90,7 +96,9 @@ export async function runUntilSignal(options: PodCommandOptions): Promise<void> 
       // The pod's own service is the shorter way, while the pod runs.
       const nearest = () => (!stopping && pod?.sessionService) || flotilla.sessionService;
       const sessions = lazyService(nearest);
-      const parts = { flotilla, sessions, deadLetters, metrics, isStopping, redactor, log };
+      const hasStreamLogs = () => flotilla.hasStreamLogs || pod?.archiveState() !== undefined;
+      const own = { flotilla, sessions, deadLetters, metrics, hasStreamLogs };
+      const parts = { ...own, isStopping, redactor, log };
       server = await startServer(options, parts);
     }
     // Claim only once the server listens: a failure to listen would release the tasks again.
@@ -176,6 +184,7 @@ type ServerParts = {
   sessions: SessionService;
   deadLetters: () => DeadLetters;
   metrics: Metrics;
+  hasStreamLogs: () => boolean;
   isStopping: () => boolean;
   redactor: Redactor;
   log: Logger;

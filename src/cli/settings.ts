@@ -1,5 +1,6 @@
 import process from "node:process";
 import { FlotillaError } from "../base/errors.ts";
+import type { FilesConfig } from "../files/files.ts";
 import type { Config, PodSettings } from "../runtime/config.ts";
 import type { Workable } from "../runtime/handlers.ts";
 import type { QuotaConfig } from "../runtime/quota-config.ts";
@@ -60,7 +61,7 @@ export async function loadStore(flags: TargetFlags): Promise<Store> {
  */
 export async function loadStoreSettings(
   flags: TargetFlags,
-): Promise<Pick<PodSettings, "store" | "dataDir" | "codec" | "nats">> {
+): Promise<Pick<PodSettings, "store" | "dataDir" | "codec" | "nats"> & { files?: FilesConfig }> {
   if (flags.store) return { store: flags.store, dataDir: false, ...natsOf({}) };
   const dev = flags.config ? undefined : await findDev();
   const config = await loadConfig(flags.config ?? dev?.config);
@@ -70,7 +71,14 @@ export async function loadStoreSettings(
     ...natsOf(config, process.env["FLOTILLA_NATS"] || dev?.nats),
     ...(named !== undefined && { store: named }),
   });
-  return { store, dataDir, ...(codec && { codec }), ...(nats && { nats }) };
+  const { files } = config;
+  return {
+    store,
+    dataDir,
+    ...(codec && { codec }),
+    ...(nats && { nats }),
+    ...(files && { files }),
+  };
 }
 
 /** Whether changes are to be recorded, as a config says: that of the folder, unless a store alone is named. */

@@ -1,7 +1,9 @@
 import type { Json } from "../base/json.ts";
-import type { Entry, SessionState, SessionView } from "../protocol/message.ts";
+import type { FilePart } from "../protocol/file.ts";
+import type { Entry, Part, SessionState, SessionView, WakeView } from "../protocol/message.ts";
 import type { NewTaskOptions } from "../protocol/task-options.ts";
 import type { Http } from "./http.ts";
+import { loadLazyModule } from "./session/view.ts";
 import type { AgentView, RunView, TaskView } from "./views.ts";
 import type { WatchFactory, Watched } from "./watch.ts";
 
@@ -25,8 +27,57 @@ export type SessionCalls = {
   members(sessionId: string, change: MembersChange): Promise<SessionView>;
   /** A page of entries, in order. */
   entries(sessionId: string, options?: { after?: number; limit?: number }): Promise<EntryPage>;
+  /** Has an agent asked at a time, or again and again. One with the same key takes its place. */
+  wake(
+    sessionId: string,
+    wake: NewWake,
+  ): Promise<{
+    readonly key: string;
+    readonly atMs: number;
+    readonly seq: number;
+    readonly duplicate: boolean;
+  }>;
+  /** The wakes that are set, the next one first. */
+  wakes(sessionId: string): Promise<readonly WakeView[]>;
+  /** False where no wake of this key is set. */
+  cancelWake(sessionId: string, key: string): Promise<boolean>;
+  /** A session that begins with the same entries up to `atSeq`; with the id of an existing fork, that one. */
+  fork(sessionId: string, options: ForkOptions): Promise<SessionView>;
+  /** Forks before a user's message, and says it anew there: once, however often it is sent with its `id`. */
+  edit(
+    sessionId: string,
+    messageId: string,
+    message: string | readonly Part[],
+    options?: EditMessageOptions,
+  ): Promise<EditedMessage>;
+  /** A page of its forks, in the order of their places. */
+  forks(sessionId: string, options?: ForksOptions): Promise<ForkPage>;
   /** Requests a summary; resolves to whether it has begun. */
   compact(sessionId: string): Promise<boolean>;
+  /**
+   * Stores a file for a message of the session, which has what this returns among its parts. One that no
+   * message has within an hour is deleted.
+   */
+  upload(
+    sessionId: string,
+    file: Blob | Uint8Array<ArrayBuffer>,
+    options?: UploadOptions,
+  ): Promise<FilePart>;
+  /** Where its files can be read without credentials, as by an `<img>`, for an hour at least. */
+  openFiles(sessionId: string): Promise<OpenedFiles>;
+};
+
+export type UploadOptions = {
+  /** Default: that of the `File`. */
+  filename?: string;
+  /** Default: that of the `Blob`. */
+  mediaType?: string;
+};
+
+export type OpenedFiles = {
+  /** The address of the file that a part refers to; undefined for another part. */
+  urlOf(part: Part): string | undefined;
+  readonly expiresAtMs: number;
 };
 
 export type CreateSessionOptions = {
@@ -39,6 +90,35 @@ export type CreateSessionOptions = {
   users?: readonly string[];
   metadata?: Json;
 };
+
+export type ForkOptions = {
+  /** The last entry that both have. */
+  atSeq: number;
+  /** The id of the new session. Default: a fresh one. */
+  id?: string;
+  /** Default: those of the session that is forked. */
+  agents?: readonly string[];
+  /** Its members besides the caller. */
+  users?: readonly string[];
+  metadata?: Json;
+};
+
+export type EditMessageOptions = Omit<ForkOptions, "atSeq"> & { messageMetadata?: Json };
+
+/** The fork, and where the message is in it. */
+export type EditedMessage = {
+  readonly session: SessionView;
+  readonly seq: number;
+  readonly messageId: string;
+  readonly duplicate: boolean;
+};
+
+export type ForksOptions = PageOptions & {
+  /** Only those of this place. */
+  atSeq?: number;
+};
+
+export type ForkPage = { readonly forks: readonly SessionView[]; readonly next: string | null };
 
 export type ListSessionsOptions = PageOptions & {
   user?: string;
@@ -59,6 +139,8 @@ export type SessionPage = {
   readonly next: string | null;
   /** Up to which time of their last activity sessions were searched so far; null if all were. */
   readonly lookedBackTo: number | null;
+  /** Where logs are ahead of the database: when that had everything, in milliseconds. Absent: it does now. */
+  readonly asOf?: number;
 };
 
 export type MembersChange = {
@@ -66,6 +148,24 @@ export type MembersChange = {
   removeUsers?: readonly string[];
   /** All of them, in order. */
   agents?: readonly string[];
+};
+
+/** When an agent is asked: exactly one of `at`, `afterMs` and `cron`. */
+export type NewWake = {
+  /** Names it in its session. */
+  key: string;
+  /** Milliseconds since 1970, or text as in RFC 3339. */
+  at?: number | string;
+  afterMs?: number;
+  cron?: string;
+  /** The zone of the pattern. Default UTC. */
+  timezone?: string;
+  /** What the agent is asked. Without it the agent gets the conversation as it is. */
+  message?: string;
+  /** The agent, where there are several. */
+  to?: string;
+  /** Sending the same id again sets nothing new. Default: a fresh one. */
+  id?: string;
 };
 
 export type EntryPage = {
@@ -77,7 +177,12 @@ export type EntryPage = {
 };
 
 /** `onCreated` is called with a session that exists from now on, whatever was known of it before. */
-export function sessionCalls(http: Http, onCreated: (sessionId: string) => void): SessionCalls {
+export function sessionCalls(
+  http: Http,
+  newId: () => string,
+  onCreated: (sessionId: string) => void,
+  url: () => string,
+): SessionCalls {
   const pathOf = (sessionId: string) => `/v1/sessions/${encodeURIComponent(sessionId)}`;
   return {
     async create({ agent, agents, ...rest } = {}) {
@@ -101,9 +206,35 @@ export function sessionCalls(http: Http, onCreated: (sessionId: string) => void)
       http("PUT", `${pathOf(sessionId)}/metadata`, { body: { metadata, ifVersion } }),
     members: (sessionId, body) => http("PUT", `${pathOf(sessionId)}/members`, { body }),
     entries: (sessionId, query = {}) => http("GET", `${pathOf(sessionId)}/messages`, { query }),
+    wake: (sessionId, wake) =>
+      http("POST", `${pathOf(sessionId)}/wakes`, { body: { id: newId(), ...wake } }),
+    async wakes(sessionId) {
+      return (await http<{ wakes: WakeView[] }>("GET", `${pathOf(sessionId)}/wakes`)).wakes;
+    },
+    async cancelWake(sessionId, key) {
+      const path = `${pathOf(sessionId)}/wakes/${encodeURIComponent(key)}`;
+      return (await http<{ done: boolean }>("DELETE", path)).done;
+    },
+    async fork(sessionId, body) {
+      const fork = await http<SessionView>("POST", `${pathOf(sessionId)}/fork`, { body });
+      onCreated(fork.sessionId);
+      return fork;
+    },
+    async edit(sessionId, messageId, message, options = {}) {
+      const parts = typeof message === "string" ? [{ type: "text", text: message }] : message;
+      const body = { ...options, messageId, parts };
+      const edited = await http<EditedMessage>("POST", `${pathOf(sessionId)}/edit`, { body });
+      onCreated(edited.session.sessionId);
+      return edited;
+    },
+    forks: (sessionId, query = {}) => http("GET", `${pathOf(sessionId)}/forks`, { query }),
     async compact(sessionId) {
       return (await http<{ done: boolean }>("POST", `${pathOf(sessionId)}/compact`)).done;
     },
+    upload: async (sessionId, file, options) =>
+      (await loadLazyModule()).uploadFile(http, pathOf(sessionId), file, options),
+    openFiles: async (sessionId) =>
+      (await loadLazyModule()).openFiles(http, pathOf(sessionId), url),
   };
 }
 

@@ -60,7 +60,7 @@ export function createClient(options: ClientOptions = {}): Client {
   return {
     session: multiplexer.session,
     inbox: () => multiplexer.inbox,
-    sessions: sessionCalls(http, multiplexer.revive),
+    sessions: sessionCalls(http, newId, multiplexer.revive, parts.url),
     tasks: taskCalls(http, watches.watch),
     runs: runCalls(http, watches.watch),
     agents: agentCalls(http),
@@ -75,5 +75,5 @@ export function createClient(options: ClientOptions = {}): Client {
 }
 
 /** 128 random bits, practically unique. */
-const randomId = (random: Random): string =>
+export const randomId = (random: Random): string =>
   [0, 0, 0, 0].map(() => random.uint32().toString(16).padStart(8, "0")).join("");

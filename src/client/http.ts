@@ -11,6 +11,9 @@ export type Http = <Answer>(method: Method, path: string, request?: Request) => 
 type Request = {
   query?: Readonly<Record<string, string | number | undefined>> | undefined;
   body?: unknown;
+  /** In place of a body as JSON: bytes, with their type. */
+  blob?: Blob;
+  timeoutMs?: number;
 };
 
 type Method = "GET" | "POST" | "PUT" | "DELETE";
@@ -53,7 +56,7 @@ export function createHttp({
   const send = async (
     method: Method,
     path: string,
-    { query = {}, body }: Request,
+    { query = {}, body, blob, timeoutMs = answerTimeoutMs }: Request,
     token: string | undefined,
   ): Promise<Answered> => {
     const address = new URL(url() + path);
@@ -67,14 +70,14 @@ export function createHttp({
     }
     if (body !== undefined) headers["content-type"] = "application/json";
     const timeout = new AbortController();
-    const cancel = clock.after(answerTimeoutMs, () => timeout.abort(new Error("timed out")));
+    const cancel = clock.after(timeoutMs, () => timeout.abort(new Error("timed out")));
     try {
       const response = await call(address.href, {
         method,
         headers,
         signal: timeout.signal,
         // `JSON.stringify(undefined)` is undefined: no body.
-        body: JSON.stringify(body),
+        body: blob ?? JSON.stringify(body),
       });
       // Read the body here, so that the timeout covers it.
       return { response, text: await response.text() };

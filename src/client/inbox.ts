@@ -12,6 +12,11 @@ export type InboxSnapshot = {
   readonly status: "idle" | "joining" | "live" | "away" | "gone";
   /** The most recently active first. */
   readonly sessions: readonly InboxItem[];
+  /**
+   * Up to which time it has everything, in milliseconds, where the server's database is away or behind; absent
+   * where it is up to date.
+   */
+  readonly asOf?: number;
   readonly error?: FlotillaError;
 };
 
@@ -31,8 +36,13 @@ export function createInboxFeed(parts: FeedContext): InboxFeed {
   const { queue } = parts;
   const items = new Map<string, InboxItem>();
   let isLive = false;
+  let asOf: number | undefined;
   const detach = () => {
     isLive = false;
+  };
+  const clear = () => {
+    items.clear();
+    asOf = undefined;
   };
   const subscription = createSubscription<InboxSnapshot>({
     ...parts,
@@ -42,16 +52,18 @@ export function createInboxFeed(parts: FeedContext): InboxFeed {
     },
     sendLeave: () => queue.sendOnce({ type: "inbox_leave" }),
     detach,
-    onGone: () => items.clear(),
+    onGone: clear,
     isLive: () => isLive,
     snapshot: (status, error) => ({
       status,
       sessions: [...items.values()].toSorted((a, b) => b.activeAtMs - a.activeAtMs),
+      ...(asOf !== undefined && { asOf }),
       ...(error && { error }),
     }),
   });
-  const put = (sessions: readonly InboxItem[]) => {
-    for (const item of sessions) items.set(item.sessionId, item);
+  const put = (frame: Extract<InboxFrame, { readonly sessions: unknown }>) => {
+    asOf = typeof frame.asOf === "number" ? frame.asOf : undefined;
+    for (const item of frame.sessions) items.set(item.sessionId, item);
     subscription.invalidate();
   };
 
@@ -64,15 +76,15 @@ export function createInboxFeed(parts: FeedContext): InboxFeed {
         subscription.onFound();
         items.clear();
         isLive = true;
-        put(frame.sessions);
-      } else if (isLive && frame.type === "inbox_changed") put(frame.sessions);
+        put(frame);
+      } else if (isLive && frame.type === "inbox_changed") put(frame);
       else if (isLive && frame.type === "inbox_removed") {
         for (const sessionId of frame.sessionIds) items.delete(sessionId);
         subscription.invalidate();
       }
     },
     forget() {
-      items.clear();
+      clear();
       subscription.invalidate();
     },
   };

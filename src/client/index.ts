@@ -13,18 +13,27 @@ export type {
   ToolResult,
   UIMessage,
 } from "../protocol/message.ts";
+export type { Person } from "../protocol/frames.ts";
+export type { FilePart } from "../protocol/file.ts";
 export type { EntryNote } from "../protocol/view.ts";
 export type {
   AgentCalls,
   AgentPage,
   CreateSessionOptions,
+  EditedMessage,
+  EditMessageOptions,
   Enqueued,
   EnqueueOptions,
   EntryPage,
+  ForkOptions,
+  ForksOptions,
+  ForkPage,
   ListRunsOptions,
   ListSessionsOptions,
   ListTasksOptions,
   MembersChange,
+  NewWake,
+  OpenedFiles,
   PageOptions,
   RunCalls,
   RunPage,
@@ -34,6 +43,7 @@ export type {
   StartRunOptions,
   TaskCalls,
   TaskPage,
+  UploadOptions,
 } from "./calls.ts";
 export { type Client, createClient } from "./client.ts";
 export type { ConnectionState, ErrorLike } from "./socket/status.ts";
@@ -53,6 +63,7 @@ export type {
   ToolResultOptions,
   Unsent,
 } from "./session/session.ts";
+export type { SessionPresence } from "./session/presence.ts";
 export type { Store } from "./observable.ts";
 export type { AgentView, ErrorView, RunDoing, RunView, TaskView } from "./views.ts";
 export type { Watched, WatchedSnapshot } from "./watch.ts";

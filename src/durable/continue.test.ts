@@ -113,7 +113,7 @@ describe.each(sdks)("a call that its process died in, with the AI SDK %s", (_, s
   ) => {
     const first = scene.begin();
     const { text: soFar } = hear(stream, first, settings, options);
-    await vi.waitFor(() => expect(soFar()).toBe(said));
+    await expect.poll(soFar).toBe(said);
     first.keep();
   };
 
@@ -155,13 +155,13 @@ describe.each(sdks)("a call that its process died in, with the AI SDK %s", (_, s
     await interrupted(scene, { model }, `${long}gam`);
     const second = scene.begin();
     const { text: soFar } = hear(stream, second, { model });
-    await vi.waitFor(() => expect(prompts()).toHaveLength(2));
+    await expect.poll(prompts).toHaveLength(2);
     expect(JSON.stringify(prompts()[1]!.at(-1))).toContain('began with \\"gam\\"');
     expect(prompts()[1]!.at(-2)).toMatchObject({ content: [{ text: long }] });
     expect([soFar(), second.settled.mock.calls]).toEqual(["", []]);
     second.keep();
     const third = hear(stream, scene.begin(), { model });
-    await vi.waitFor(() => expect(third.text()).toBe(`${long}gamma ray`));
+    await expect.poll(third.text).toBe(`${long}gamma ray`);
   });
 
   test("loses nothing where the next process dies in it as well", async () => {
@@ -291,7 +291,7 @@ describe.each(sdks)("a call that its process died in, with the AI SDK %s", (_, s
     const first = scene.begin();
     const { heard } = hear(stream, first, { model }, options);
     const last = parts.at(-1)!.type;
-    await vi.waitFor(() => expect(heard.map(({ type }) => type)).toContain(last));
+    await expect.poll(() => heard.map(({ type }) => type)).toContain(last);
     first.keep();
     expect(scene.kept()).toEqual({});
     const second = hear(stream, scene.begin(), { model }, options);
@@ -347,7 +347,7 @@ describe.each(sdks)("a call that its process died in, with the AI SDK %s", (_, s
     const settings = { model: outer.model, tools };
     const first = scene.begin();
     hear(stream, first, settings);
-    await vi.waitFor(() => expect(inner.prompts()).toHaveLength(1));
+    await expect.poll(inner.prompts).toHaveLength(1);
     first.keep();
     await hear(stream, scene.begin(), settings).ended;
     expect(inner.prompts()[1]).toEqual(inner.prompts()[0]);

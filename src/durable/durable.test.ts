@@ -250,7 +250,7 @@ describe("a durable agent", () => {
       },
       { beforeStored: "model[1]" },
     );
-    await vi.waitFor(() => expect(words.join("")).toBe("let me look "));
+    await expect.poll(() => words.join("")).toBe("let me look ");
   });
 
   test("keeps apart calls of tools whose ids a provider uses again", async () => {

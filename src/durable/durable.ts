@@ -17,6 +17,7 @@ import {
   usageOfCall,
 } from "./content.ts";
 import { type Words, wordsOf } from "./continue.ts";
+import { withBytes, withReferences } from "./files.ts";
 import {
   isModel,
   type ModelLike,
@@ -36,6 +37,7 @@ import {
   type DurableOptions,
   type DurableScope,
 } from "./scope.ts";
+import { type Steered, steeredBy } from "./steering.ts";
 import { refuseInTool, wrapTools } from "./tools.ts";
 
 const optionNames = ["name", "once", "interrupted", "budget", "onSpent", "toolTimeoutMs"];
@@ -54,14 +56,17 @@ export function durable<Settings extends object>(
   const scope = createScope(context, options);
   refuseInTool(scope.step);
   const { model, tools, prepareStep, prepareCall } = settings as Record<string, unknown>;
+  const steered = steeredBy(context.step);
   // A call may be prepared with other tools.
   if (isJsonObject(tools) && prepareCall === undefined) checkOnce(options, Object.keys(tools));
   return {
     ...settings,
     ...(model !== undefined && { model: wrapModel(scope, model) }),
     ...(isJsonObject(tools) && { tools: wrapTools(scope, tools) }),
-    ...(typeof prepareStep === "function" && { prepareStep: wrapPrepare(scope, prepareStep) }),
-    ...(typeof prepareCall === "function" && { prepareCall: wrapPrepare(scope, prepareCall) }),
+    ...prepared(scope, prepareStep, steered),
+    ...(typeof prepareCall === "function" && {
+      prepareCall: wrapPrepare(scope, prepareCall, steered),
+    }),
   };
 }
 
@@ -190,6 +195,8 @@ function wrapModel(scope: DurableScope, model: unknown): unknown {
       if (name === "doGenerate") return (params: Params) => generate(scope, target, params);
       if (name === "doStream") return (params: Params) => stream(scope, target, params);
       const value: unknown = Reflect.get(target, name, target);
+      const { files } = scope.owner;
+      if (name === "supportedUrls" && files) return withReferences(value, files);
       return typeof value === "function" ? value.bind(target) : value;
     },
   });
@@ -203,7 +210,8 @@ async function generate(
   return resultOfCall(
     await callOnce(scope, model, params, async (asked, context) => {
       const throttled = underThrottle(scope.owner, model);
-      const result = await throttled.generate(withSignal(asked, context.signal));
+      const whole = await withBytes(asked, scope.owner.files);
+      const result = await throttled.generate(withSignal(whole, context.signal));
       return { ...callOfResult(result), ms: throttled.tookMs() };
     }),
   );
@@ -233,7 +241,9 @@ async function stream(scope: DurableScope, model: ModelLike, params: Params): Pr
     const collector = callCollector();
     const { asked, join } = words.begin(given, () => collector.content);
     const throttled = underThrottle(scope.owner, model);
-    const { stream: parts, ...result } = await throttled.stream(withSignal(asked, signal));
+    const { stream: parts, ...result } = await throttled.stream(
+      withSignal(await withBytes(asked, scope.owner.files), signal),
+    );
     opened.resolve(result);
     held = [];
     let holding = false;
@@ -268,16 +278,25 @@ async function stream(scope: DurableScope, model: ModelLike, params: Params): Pr
   return { ...(await opened.promise), stream: out };
 }
 
+function prepared(scope: DurableScope, prepareStep: unknown, steered: Steered | undefined) {
+  const own =
+    typeof prepareStep === "function" ? wrapPrepare(scope, prepareStep, steered) : undefined;
+  if (!steered) return own && { prepareStep: own };
+  return { prepareStep: steered(own) };
+}
+
 /** Models and tools may also be chosen for each step or call. */
-function wrapPrepare(scope: DurableScope, prepare: Function) {
-  return async (...given: unknown[]) => {
-    const prepared: unknown = await prepare(...given);
-    if (!isJsonObject(prepared)) return prepared;
-    const { model, tools } = prepared;
+function wrapPrepare(scope: DurableScope, prepare: Function, steered: Steered | undefined) {
+  return async (...given: unknown[]): Promise<unknown> => {
+    const chosen: unknown = await prepare(...given);
+    if (!isJsonObject(chosen)) return chosen;
+    const { model, tools, prepareStep } = chosen as Record<string, unknown>;
     return {
-      ...prepared,
+      ...chosen,
       ...(model !== undefined && { model: wrapModel(scope, model) }),
       ...(isJsonObject(tools) && { tools: wrapTools(scope, tools) }),
+      // Only a call has steps of its own, and those that it is prepared with are in place of the others.
+      ...(typeof prepareStep === "function" && prepared(scope, prepareStep, steered)),
     };
   };
 }

@@ -22,8 +22,8 @@ import {
  * It reads what has changed twice a second, and at once where it is notified; everything once a minute,
  * because rows may have been changed by hand or restored from a back-up.
  *
- * While the store can't be read, known keys are accepted for a minute more; of unknown ones it can't say
- * that they don't exist. Reading begins with the first question.
+ * While the store can't be read, known keys are accepted for a minute more, or for ten where sessions go on
+ * without it; of unknown ones it can't say that they don't exist. Reading begins with the first question.
  */
 export type Credentials = {
   /**
@@ -94,6 +94,8 @@ type CredentialsParts = {
   database: Pick<Database, "read" | "write" | "subscribe">;
   clock: Clock;
   log?: Logger | undefined;
+  /** Whether sessions go on while the store is away, because their logs are on streams. Default: they don't. */
+  hasStreamLogs?: (() => boolean) | undefined;
 };
 
 type Changes = {
@@ -117,6 +119,13 @@ const wholeEveryMs = 60_000;
 const readTimeoutMs = 5_000;
 /** How long known keys are accepted after the last successful read. */
 const staleAfterMs = 60_000;
+/**
+ * The same where sessions go on without the store: as long as their logs do. Also how old a token may be that
+ * is accepted before the first read.
+ */
+const staleOnStreamsMs = 600_000;
+// The clock of a token's issuer may be ahead a little.
+const clockToleranceMs = 5_000;
 const noteEveryMs = 60_000;
 const closeTimeoutMs = 1_000;
 // Requests with unknown keys that wait for the next read. Others are refused at once.
@@ -125,7 +134,7 @@ const maxWaiting = 1_000;
 const maxStrangers = 10_000;
 
 export function createCredentials(parts: CredentialsParts): Credentials {
-  const { database, clock, log = silentLogger } = parts;
+  const { database, clock, log = silentLogger, hasStreamLogs = () => false } = parts;
   const hashes = new Map<string, KnownKey>();
   const keys = new Map<string, KnownKey>();
   const signInHashes = new Map<string, StoredSignIn>();
@@ -285,7 +294,10 @@ export function createCredentials(parts: CredentialsParts): Credentials {
       return unauthorized("the key has expired: use another one");
     return isStale() ? unavailable() : undefined;
   };
-  const isStale = () => readMs === undefined || clock.monotonic() - readMs > staleAfterMs;
+  const isStale = () => {
+    const limitMs = hasStreamLogs() ? staleOnStreamsMs : staleAfterMs;
+    return readMs === undefined || clock.monotonic() - readMs > limitMs;
+  };
 
   const refusalOfSignIn = (signIn: StoredSignIn | undefined): FlotillaError | undefined => {
     // A row that is gone has ended.
@@ -304,10 +316,12 @@ export function createCredentials(parts: CredentialsParts): Credentials {
   const refusalOfToken = (
     token: Extract<Credential, { kind: "token" }>,
   ): FlotillaError | undefined => {
-    // Without any read, all tokens that were ever revoked would be accepted.
-    if (readMs === undefined) return unavailable();
     const { tenant, user, jti, issuedAtMs } = token;
     const nowMs = clock.now();
+    // Without any read, all tokens that were ever revoked would be accepted. One that was issued a moment ago
+    // is accepted for no longer than a server does that can't read the store any more.
+    if (readMs === undefined && !(isFresh(issuedAtMs, nowMs) && hasStreamLogs()))
+      return unavailable();
     if (issuedAtMs !== undefined && nowMs - issuedAtMs > maxTokenAgeMs)
       return unauthorized("the token was issued more than 400 days ago: get a new one");
     const one = jti === undefined ? undefined : revocations.get(revocationKey("jti", "", jti));
@@ -448,6 +462,12 @@ function toStoredSignIn(row: Row): StoredSignIn {
     isEnded: row["ended_at"] !== null,
     usedAtMs: Number(row["last_used_at"]),
   };
+}
+
+function isFresh(issuedAtMs: number | undefined, nowMs: number): boolean {
+  if (issuedAtMs === undefined) return false;
+  const ageMs = nowMs - issuedAtMs;
+  return ageMs >= -clockToleranceMs && ageMs <= staleOnStreamsMs;
 }
 
 /** NUL separates the parts, because no name contains it. */

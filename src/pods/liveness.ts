@@ -48,6 +48,17 @@ export type LivenessLimits = {
   readonly gapMs: number;
 };
 
+/** If two beats of this pod are further apart than this, the silence of other pods is counted anew. */
+export function gapOf({
+  heartbeatMs,
+  deadAfterMs,
+}: {
+  heartbeatMs: number;
+  deadAfterMs: number;
+}): number {
+  return Math.max(heartbeatMs * 2, Math.min(heartbeatMs * 3, deadAfterMs - heartbeatMs));
+}
+
 export type WatchedPod = PodSeen & {
   /** Counted time since the beat last changed. */
   readonly silentMs: number;

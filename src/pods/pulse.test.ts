@@ -13,6 +13,7 @@ const small: PodPulse = {
   leadsSinceMs: null,
   throttles: [{ name: "openai", key: "", inFlight: 2 }],
   running: [{ taskId: taskId(1), startedAtMs: 1_800_000_000_000 }],
+  logs: [{ logId: 3, bytes: 40_000, lagMs: 250 }],
 };
 
 describe("a pulse", () => {
@@ -42,6 +43,18 @@ describe("a pulse", () => {
     );
   });
 
+  test("names logs that the database is behind before tasks and throttles", () => {
+    const logs = Array.from({ length: 9 }, (_, at) => ({
+      logId: at,
+      bytes: 268_435_456,
+      lagMs: 600_000,
+    }));
+    const long = { name: "x".repeat(200), key: "", inFlight: 1 };
+    const seen = parsePulse(encodePulse({ ...small, throttles: [long, long], logs }))!;
+    expect(seen.logs).toEqual(logs.slice(0, 5));
+    expect(seen.throttles).toEqual([long]);
+  });
+
   test("names the first throttles and tasks that there is room for", () => {
     const throttles = Array.from({ length: 9 }, (_, at) => ({
       name: `api-${at}`,
@@ -67,7 +80,13 @@ describe("a pulse", () => {
   });
 
   test("is read as far as it goes where a row has something else", () => {
-    const stored = JSON.stringify({ claimed: "x", throttles: [1, ["a"]], running: {}, ended: [] });
+    const stored = JSON.stringify({
+      claimed: "x",
+      logs: [["x"], 2],
+      throttles: [1, ["a"]],
+      running: {},
+      ended: [],
+    });
     expect(parsePulse(stored)).toEqual({
       claimed: 0,
       ended: {},
@@ -78,6 +97,7 @@ describe("a pulse", () => {
       leadsSinceMs: null,
       throttles: [],
       running: [],
+      logs: [],
     });
   });
 });

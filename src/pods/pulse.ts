@@ -18,6 +18,8 @@ export type PodPulse = {
   readonly throttles: readonly PulsedThrottle[];
   /** The tasks that it has run for longest, with the store's time at which their handlers were called. */
   readonly running: readonly PulsedTask[];
+  /** Of its logs of sessions on streams, those that the database is furthest behind. */
+  readonly logs: readonly PulsedLog[];
 };
 
 export type PulsedThrottle = {
@@ -28,17 +30,28 @@ export type PulsedThrottle = {
 
 export type PulsedTask = { readonly taskId: string; readonly startedAtMs: number };
 
+export type PulsedLog = {
+  readonly logId: number;
+  /** What the database doesn't have of it yet, and for how long the oldest of that has waited. */
+  readonly bytes: number;
+  readonly lagMs: number;
+};
+
 /** It is written every second by every pod, and read every second by those that watch. */
 export const maxPulseBytes = 600;
 
-/** How many throttles and how many tasks are tried, the largest and the oldest first. */
+/** How many throttles, tasks and logs are tried, the largest and the oldest first. */
 export const maxPulsed = 5;
 
-/** The stored form: as many throttles and tasks as there is room for. */
+/** The stored form: as many throttles, tasks and logs as there is room for. */
 export function encodePulse(pulse: PodPulse): string {
-  const { throttles, running, leadsSinceMs, ...counts } = pulse;
+  const { throttles, running, logs, leadsSinceMs, ...counts } = pulse;
   const totals = { ...counts, ...(leadsSinceMs !== null && { leadsSinceMs }) };
-  const listed: { throttles: unknown[]; running: unknown[] } = { throttles: [], running: [] };
+  const listed: Record<"throttles" | "running" | "logs", unknown[]> = {
+    throttles: [],
+    running: [],
+    logs: [],
+  };
   let text = JSON.stringify({ ...totals, ...listed });
   const add = (list: unknown[], item: unknown): void => {
     if (item === undefined) return;
@@ -48,7 +61,8 @@ export function encodePulse(pulse: PodPulse): string {
     else list.pop();
   };
   for (let at = 0; at < maxPulsed; at++) {
-    const [throttle, task] = [throttles[at], running[at]];
+    const [throttle, task, log] = [throttles[at], running[at], logs[at]];
+    add(listed.logs, log && [log.logId, log.bytes, log.lagMs]);
     add(listed.throttles, throttle && [throttle.name, throttle.key, throttle.inFlight]);
     add(listed.running, task && [task.taskId, task.startedAtMs]);
   }
@@ -85,6 +99,9 @@ export function parsePulse(stored: unknown): PodPulse | null {
       typeof taskId === "string" && typeof startedAtMs === "number"
         ? [{ taskId, startedAtMs }]
         : [],
+    ),
+    logs: listOf(found["logs"]).flatMap(([logId, bytes, lagMs]) =>
+      typeof logId === "number" ? [{ logId, bytes: count(bytes), lagMs: count(lagMs) }] : [],
     ),
   };
 }

@@ -30,7 +30,7 @@ export async function copyTables(parts: CopyParts): Promise<CopyProgress> {
       onRows(of, known.rows);
       continue;
     }
-    let rows = known?.rows ?? 0;
+    let rows = known?.after ? known.rows : 0;
     for await (const batch of readBatches(source, of, { after: known?.after, logs })) {
       rows += batch.rows.length;
       const before = progress;
@@ -62,7 +62,8 @@ async function insertBatch(
     if (rows.length === 1) throw unstorable(of, rowKey(of, rows[0]!), whyRefused(error));
     // One of them is refused: find it by halves. What is inserted on the way is inserted again later.
     const half = Math.ceil(rows.length / 2);
-    const onTheWay = { ...given, progress: before };
+    // That there are some is known from now on, so that they can be taken back.
+    const onTheWay = { ...given, progress: { [of.name]: { rows: 0 }, ...before } };
     await insertBatch(of, rows.slice(0, half), onTheWay);
     await insertBatch(of, rows.slice(half), onTheWay);
     throw error;

@@ -5,6 +5,7 @@ import { beat } from "../pods/sql.ts";
 import { temporaryDatabase, temporaryFile } from "../store/contract/kinds.ts";
 import type { Database } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
+import { markId } from "../store/promotion-mark.ts";
 import { migrations } from "../store/schema.ts";
 import { sql, type Statement, table } from "../store/sql.ts";
 import { openReadOnly } from "../store/sqlite/inspect.ts";
@@ -80,6 +81,11 @@ describe("a promotion", () => {
     expect(await opening(source)).toBe(
       "the data of this store was moved to postgres://…@host/app by `flotilla promote`: start with that store",
     );
+    // Nor does a release start there that knows of no promotion, or one of its pods that is still up write.
+    const needed = sql`select max(needs) as needs from ${table("migration")}`;
+    expect(Number((await source.read(needed))[0]!["needs"])).toBe(markId);
+    const late = sql`insert into ${table("task")} (name) values ('late')`;
+    await expect(source.write([late])).rejects.toMatchObject({ code: "store_read_only" });
     expect(await promote(parts)).toMatchObject({ already: true, rows: promoted.rows });
     await expect(undoPromotion(parts)).rejects.toThrow("it can't be undone");
     // No sequence has to go on after the rows, and every type is one that both databases have.
@@ -101,10 +107,16 @@ describe("a promotion", () => {
       "log_place",
       "change",
       "change_state",
+      "session_fork",
+      "file",
+      "file_part",
+      "file_remnant",
+      "file_reference",
+      "file_count",
     ] as const;
     const session = table("session");
     await source.write([
-      sql`delete from ${table("migration")} where id = 7`,
+      sql`delete from ${table("migration")} where id >= 7`,
       ...newTables.map((name) => sql`drop table ${table(name)}`),
       sql`alter table ${session} drop column turn_epoch`,
       sql`alter table ${session} drop column turn_agent`,
@@ -116,7 +128,9 @@ describe("a promotion", () => {
           values (${sessionId}, 0, 1, '{}', 1, 1)`,
       ),
     );
-    expect(await planPromotion(parts)).toMatchObject({ schema: { from: 6, to: 7 } });
+    expect(await planPromotion(parts)).toMatchObject({
+      schema: { from: 6, to: migrations.length },
+    });
     const promoted = await promote({ ...parts, logs: 4 });
     expect(promoted).toMatchObject({ logs: 4, tables: { task: tasks + 2, task_alias: 0 } });
 
@@ -279,6 +293,44 @@ describe("a promotion is refused", () => {
     await source.write([beat("pod-1", "{}", 0)]);
   });
 
+  test.each(["before its fence", "with a pod that was up"] as const)(
+    "for a process that was paused %s, while another one has finished: the source stays where it went",
+    async (when) => {
+      await emptyTarget();
+      const isWithPod = when === "with a pod that was up";
+      let writes = 0;
+      let looks = 0;
+      const finish = async () => {
+        await source.write([sql`update ${table("pod")} set last_beat = 0`]).catch(() => {});
+        await promote(parts);
+      };
+      const paused: Database = {
+        ...source,
+        async read(statement, options) {
+          const found = await source.read(statement, options);
+          // It has fenced the source, and sees the pod there.
+          if (isWithPod && writes === 1 && ++looks === 1) await finish();
+          return found;
+        },
+        async write(statements) {
+          if (writes++ === 0) {
+            if (isWithPod) await source.write([beat("pod-1", "{}", 0)]);
+            else await finish();
+          }
+          return source.write(statements);
+        },
+      };
+      await expect(
+        promote({ ...parts, source: paused, isGone: (host) => host === parts.host }),
+      ).rejects.toMatchObject({ code: "conflict" });
+      expect(await opening(source)).toContain("was moved to");
+      await expect(
+        source.write([sql`insert into ${table("task")} (task_id, name) values ('later', 'mail')`]),
+      ).rejects.toMatchObject({ code: "store_read_only" });
+      expect(await opening(target)).toBe("opens");
+    },
+  );
+
   test("where the target isn't empty, or pods are up there", async () => {
     await target.write([sql`insert into ${table("task")} (name) values ('mine')`]);
     await expect(promote(parts)).rejects.toMatchObject({
@@ -420,6 +472,77 @@ describe("a promotion is refused", () => {
     );
   });
 
+  test("for a second target at once: the source is claimed by the first, and the second is free again", async () => {
+    const other = await openTarget(`${server.url}?connections=1&schema=other`);
+    let begun = 0;
+    // It has looked at a source that isn't claimed, and marks its own target next.
+    const second: Database = {
+      ...other,
+      async write(statements, options) {
+        if (++begun === 1) await expect(promote(dyingInCopy(4))).rejects.toThrow("killed");
+        return other.write(statements, options);
+      },
+    };
+    const toOther = { ...parts, to: "postgres://…@host/other" };
+    await expect(promote({ ...toOther, target: second })).rejects.toMatchObject({
+      code: "conflict",
+      message: expect.stringContaining("has gone on with this source meanwhile"),
+    });
+    expect(await opening(other)).toBe("opens");
+    expect(await other.read(sql`select 1 from ${table("task")}`)).toEqual([]);
+    await expect(promote({ ...toOther, target: other })).rejects.toThrow(
+      "the source is being moved to postgres://…@host/app",
+    );
+    expect(await promote(parts)).toMatchObject({ already: false, tables: { task: tasks + 2 } });
+    expect(await opening(source)).toContain("was moved to postgres://…@host/app");
+    await other.write([sql`drop schema other cascade`]);
+    await other.close();
+  });
+
+  test("for a source that was claimed for another target by the time that it would say where its data went", async () => {
+    const mark = { promotionId: "another", other: "postgres://…@host/other", state: "moving" };
+    let isFinished = false;
+    const late: Database = {
+      ...target,
+      async write(statements, options) {
+        const text = statements.flatMap(({ strings }) => strings).join("");
+        const written = await target.write(statements, options);
+        if (text.includes("state = 'done', held_until") && !isFinished) {
+          isFinished = true;
+          await source.write([
+            sql`update ${table("migration")} set name = ${JSON.stringify(mark)} where id = ${markId}`,
+          ]);
+        }
+        return written;
+      },
+    };
+    await expect(promote({ ...parts, target: late })).rejects.toMatchObject({ code: "conflict" });
+    expect(isFinished).toBe(true);
+    expect(await opening(source)).toContain("is being moved to postgres://…@host/other");
+  });
+
+  test("by its source, which an --undo with another target has given back in the last moment", async () => {
+    let isFinished = false;
+    const late: Database = {
+      ...target,
+      async write(statements, options) {
+        const text = statements.flatMap(({ strings }) => strings).join("");
+        if (text.includes("state = 'done', held_until") && !isFinished) {
+          isFinished = true;
+          const other = openFile(`${path}-other`, { create: true });
+          await undoPromotion({ ...parts, target: other });
+          await other.close();
+        }
+        return target.write(statements, options);
+      },
+    };
+    await promote({ ...parts, target: late });
+    expect(isFinished).toBe(true);
+    expect(await opening(source)).toContain("was moved to postgres://…@host/app");
+    const task = sql`insert into ${table("task")} (task_id, name) values ('later', 'mail')`;
+    await expect(source.write([task])).rejects.toMatchObject({ code: "store_read_only" });
+  });
+
   test("at the end, where the target differs", async () => {
     let compared = false;
     const changed: Database = {
@@ -477,5 +600,69 @@ describe("a promotion that is given up", () => {
     expect(await inTarget(sql`select 1 from ${table("task")}`)).toEqual([]);
     await source.write([task]);
     expect(await promote(parts)).toMatchObject({ tables: { task: tasks + 3 } });
+  });
+
+  test("is given up whole, though the process was killed while it emptied the target", async () => {
+    await emptyTarget();
+    await expect(promote(dyingInCopy(4))).rejects.toThrow("killed");
+    let deletes = 0;
+    const dying: Database = {
+      ...target,
+      async write(statements, options) {
+        const isDelete = statements.some(({ strings }) => strings.join().includes("delete from"));
+        if (isDelete && ++deletes > 1) throw new Error("killed");
+        return target.write(statements, options);
+      },
+    };
+    await expect(undoPromotion({ ...parts, target: dying })).rejects.toThrow("killed");
+    expect((await undoPromotion(parts)).rows).toBeGreaterThan(0);
+    const filled = Object.entries(await allRows(target, source)).filter(
+      ([, found]) => (found as unknown[]).length > 0,
+    );
+    expect(filled).toEqual([]);
+    const { rows, tables } = await promote(parts);
+    expect(tables).toMatchObject({ task: tasks + 2 });
+    expect(rows).toBe(Object.values(tables).reduce((sum, each) => sum + each, 0));
+  });
+
+  test("is given up whole, though the server refused a row of the very first ones", async () => {
+    await emptyTarget();
+    const agents = table(movedTables[0]!);
+    await target.write([
+      sql`alter table ${agents} add constraint picky check (name not like 'name 1%') not valid`,
+    ]);
+    await expect(promote(parts)).rejects.toThrow("it breaks a rule of the table");
+    await undoPromotion(parts);
+    await target.write([sql`alter table ${agents} drop constraint picky`]);
+    expect(await inTarget(sql`select 1 from ${agents}`)).toEqual([]);
+    expect(await promote(parts)).toMatchObject({ already: false });
+  });
+
+  test.each(["moving", "moved"])(
+    "is emptied where its source is %s to another target, and the source is left alone",
+    async (state) => {
+      await emptyTarget();
+      await expect(promote(dyingInCopy(4))).rejects.toThrow("killed");
+      const mark = { promotionId: "another", other: "postgres://…@host/other", state };
+      await source.write([
+        sql`update ${table("migration")} set name = ${JSON.stringify(mark)} where id = ${markId}`,
+      ]);
+      expect((await undoPromotion(parts)).rows).toBeGreaterThan(0);
+      expect(await opening(target)).toBe("opens");
+      expect(await inTarget(sql`select 1 from ${table("task")}`)).toEqual([]);
+      expect(await opening(source)).toContain("moved to postgres://…@host/other");
+    },
+  );
+
+  test("with another target leaves rows in the first, which the next one there replaces", async () => {
+    await emptyTarget();
+    await expect(promote(dyingInCopy(4))).rejects.toThrow("killed");
+    const other = openFile(`${path}-other`, { create: true });
+    await undoPromotion({ ...parts, target: other });
+    await other.close();
+    expect(await opening(source)).toBe("opens");
+    await source.write([sql`delete from ${table("agent")}`]);
+    expect(await promote(parts)).toMatchObject({ tables: { agent: 0, task: tasks + 2 } });
+    expect(await inTarget(sql`select 1 from ${table("agent")}`)).toEqual([]);
   });
 });

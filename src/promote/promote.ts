@@ -179,7 +179,7 @@ export async function promote(parts: PromoteParts): Promise<Promoted> {
       // It was given up with another target, and has changed since then.
       await emptyTarget(parts, { target, tables, holder });
       await refuseBusy(parts, target);
-      await fenceWithoutPods(source, mark, { look, noPods });
+      await claimSource(source, mark, { target, fence: { look, noPods } });
     }
     const counts = await countTables(source, tables);
     const total = sumOf(counts.values());
@@ -202,19 +202,32 @@ export async function promote(parts: PromoteParts): Promise<Promoted> {
   }
 }
 
-/** Gives a promotion up that isn't finished: the target is empty again, and the source goes on as before. */
-export async function undoPromotion(parts: PromoteParts): Promise<{ rows: number }> {
+export type UndonePromotion = {
+  /** How many rows the target had. */
+  readonly rows: number;
+  /** True if the source is another target's by now, and goes on being that. */
+  readonly isElsewhere: boolean;
+};
+
+/**
+ * Gives a promotion up that isn't finished: the target is empty again, and the source goes on as before. A target
+ * that the source has left for another one is emptied alone.
+ */
+export async function undoPromotion(parts: PromoteParts): Promise<UndonePromotion> {
   const { source, target: database, ids, host } = parts;
   const schema = await lookAtSource(source);
   const there = await lookAtTarget(database);
   const sourceId = await sourceIdOf(source, schema);
-  if (isDone(schema, there) || schema.mark?.state === "moved") {
+  const isOwn = schema.mark?.promotionId === there.promotion?.promotionId;
+  // The source isn't this target's, or not any more: it is being moved elsewhere, or has been.
+  const isLeft = there.promotion?.state === "copying" && !isOwn && schema.mark !== undefined;
+  if (isDone(schema, there) || (schema.mark?.state === "moved" && !isLeft)) {
     throw new FlotillaError(
       "conflict",
       "the promotion is finished, and the target may have been used since: it can't be undone",
     );
   }
-  if (there.promotion) refuseOthers(schema, there, sourceId);
+  if (there.promotion) refuseOthers(isLeft ? withoutMark(schema) : schema, there, sourceId);
   let rows = 0;
   if (there.promotion?.state === "copying") {
     const holder = ids.next();
@@ -225,8 +238,13 @@ export async function undoPromotion(parts: PromoteParts): Promise<{ rows: number
     await emptyTarget(parts, { target, tables, holder });
     await target.forget();
   }
-  await unfenceSource(source);
-  return { rows };
+  if (schema.mark && !isLeft) await unfenceSource(source, schema.mark);
+  return { rows, isElsewhere: isLeft };
+}
+
+function withoutMark(schema: SchemaState): SchemaState {
+  const { mark: _, ...rest } = schema;
+  return rest;
 }
 
 async function singlesOf(source: Database): Promise<SingleRows> {
@@ -338,12 +356,21 @@ async function emptyTarget(
     holder,
   }: { target: HeldTarget; tables: readonly CopiedTable[]; holder: string },
 ): Promise<void> {
-  if (copiedIn(target.promotion.progress) === 0) return;
+  const { progress } = target.promotion;
+  // Rows in a target that nothing was copied to are another program's.
+  if (Object.keys(progress).length === 0) return;
+  // Whoever finds it half empty knows by this that what is left may go, and copies it from the start.
+  const emptying = withoutKeys(progress);
   for (const of of tables) {
     while ((await database.read(hasRows(of.name))).length > 0) {
-      await target.save({}, [deleteCopied(of, deletedAtOnce, holder)]);
+      await target.save(emptying, [deleteCopied(of, deletedAtOnce, holder)]);
     }
   }
+  await target.save({});
+}
+
+function withoutKeys(progress: CopyProgress): CopyProgress {
+  return Object.fromEntries(Object.entries(progress).map(([name, { rows }]) => [name, { rows }]));
 }
 
 /** Throws if the source was given back to its pods while it was copied. */
@@ -356,6 +383,25 @@ async function refuseUnfenced(source: Database, promotionId: string): Promise<vo
   );
 }
 
+/**
+ * Claims the source for this target. Where another promotion has claimed it for another one since, this target is
+ * open for use again, as the empty store that it is.
+ */
+async function claimSource(
+  source: Database,
+  mark: { promotionId: string; other: string },
+  given: { target: HeldTarget; fence: Parameters<typeof fenceWithoutPods>[2] },
+): Promise<void> {
+  try {
+    await fenceWithoutPods(source, mark, given.fence);
+  } catch (error) {
+    const found = await lookAtSource(source).catch(() => undefined);
+    const isOthers = found?.mark && found.mark.promotionId !== mark.promotionId;
+    if (isOthers) await given.target.forget().catch(() => {});
+    throw error;
+  }
+}
+
 /** Fences the source. A pod that has come up in the last moment gets it back, and is waited for again. */
 async function fenceWithoutPods(
   source: Database,
@@ -365,7 +411,7 @@ async function fenceWithoutPods(
   for (;;) {
     await fenceSource(source, mark);
     if ((await look()).length === 0) return;
-    await unfenceSource(source);
+    await unfenceSource(source, { ...mark, state: "moving" });
     await noPods();
   }
 }

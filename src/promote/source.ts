@@ -3,7 +3,13 @@ import { FlotillaError } from "../base/errors.ts";
 import { livePodAges } from "../pods/pods.ts";
 import type { Database } from "../store/database.ts";
 import { refuseNewer, type SchemaState, stateOfOurs } from "../store/migrate.ts";
-import { markStore, type PromotionMark, unmarkStore } from "../store/promotion-mark.ts";
+import {
+  isMarked,
+  isUnmarked,
+  markStore,
+  type PromotionMark,
+  unmarkStore,
+} from "../store/promotion-mark.ts";
 import { fenceTables, unfenceTables } from "../store/sqlite/fence.ts";
 import { countRows, findUnstorable } from "./sql.ts";
 import { type CopiedTable, fencedTables, type RowKey } from "./tables.ts";
@@ -82,24 +88,51 @@ export function podsBeat(where: "source" | "target", pods: BeatingPods): Flotill
   );
 }
 
-/** Has the source refuse every start and every write. */
+/** Has the source refuse every start and every write, unless another promotion has done so. */
 export async function fenceSource(
   database: Database,
   mark: Omit<PromotionMark, "state">,
 ): Promise<void> {
-  await database.write([...fenceTables(fencedTables), markStore({ ...mark, state: "moving" })]);
+  const moving = { ...mark, state: "moving" } as const;
+  await database.write([...fenceTables(fencedTables), markStore(moving, isUnmarked)]);
+  const { mark: found } = await lookAtSource(database);
+  if (found?.promotionId !== mark.promotionId || found.state !== "moving") throw takenMeanwhile();
 }
 
-/** Has the source say where its data went, for good. */
+/**
+ * Has the source say where its data went, for good, unless another promotion has claimed it. One that an --undo
+ * has given back meanwhile is fenced again, because the target is in use by now.
+ */
 export async function closeSource(
   database: Database,
   mark: Omit<PromotionMark, "state">,
 ): Promise<void> {
-  await database.write([markStore({ ...mark, state: "moved" })]);
+  const { mark: found } = await lookAtSource(database);
+  const moved = { ...mark, state: "moved" } as const;
+  if (!found) await database.write([...fenceTables(fencedTables), markStore(moved, isUnmarked)]);
+  else if (found.promotionId === mark.promotionId) {
+    await database.write([markStore(moved, isMarked(found))]);
+  }
+  const { mark: left } = await lookAtSource(database);
+  if (left?.promotionId !== mark.promotionId || left.state !== "moved") throw takenMeanwhile();
 }
 
-export async function unfenceSource(database: Database): Promise<void> {
-  await database.write([...unfenceTables(fencedTables), unmarkStore()]);
+/**
+ * Gives the source back to its pods, if this is still its mark: whoever was paused before this may find that it
+ * has been moved for good.
+ */
+export async function unfenceSource(database: Database, mark: PromotionMark): Promise<void> {
+  await database.write([...unfenceTables(fencedTables), unmarkStore(mark)]);
+  if ((await lookAtSource(database)).mark === undefined) return;
+  await database.write(fenceTables(fencedTables));
+  throw takenMeanwhile();
+}
+
+function takenMeanwhile(): FlotillaError {
+  return new FlotillaError(
+    "conflict",
+    "another `flotilla promote` has gone on with this source meanwhile: `flotilla doctor` says where its data is",
+  );
 }
 
 /** Throws if a row can't be stored in Postgres, before anything is changed. */

@@ -206,7 +206,10 @@ export type Promotion = {
   readonly progress: CopyProgress;
 };
 
-/** By table: the key of the last row that is copied, how many there are, and whether these are all. */
+/**
+ * By table: the key of the last row that is copied, how many there are, and whether these are all. Without
+ * either, some rows may be there, and it is copied from the first.
+ */
 export type CopyProgress = Readonly<
   Partial<Record<TableName, { after?: RowKey; rows: number; done?: true }>>
 >;

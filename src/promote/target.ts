@@ -39,6 +39,7 @@ export type TargetParts = {
 
 /** The store that is filled. All that is written there requires that this process holds the promotion. */
 export type HeldTarget = {
+  /** With what was saved last. */
   readonly promotion: Promotion;
   /** Stores how far the copy is, with more rows. */
   save(progress: CopyProgress, rows?: readonly Statement[]): Promise<void>;
@@ -124,16 +125,19 @@ export async function takeTarget(parts: TargetParts, promotionId: string): Promi
   const gone = seen?.host && isGone(seen.host) ? seen.holder : null;
   const [taken] = await write([takePromotion(promotionId, holder, { forMs: heldForMs, gone })]);
   if (taken!.length === 0) throw isHeldBy((await lookAtTarget(database)).promotion ?? seen);
-  const promotion = toPromotion(taken![0]!);
+  let promotion = toPromotion(taken![0]!);
   const own = holder.holder;
   let savedMs = clock.monotonic();
   const save: HeldTarget["save"] = async (progress, rows = []) => {
     const atMs = clock.monotonic();
     await held([saveCopied(own, progress, { forMs: heldForMs }), ...rows]);
     savedMs = atMs;
+    promotion = { ...promotion, progress };
   };
   return {
-    promotion,
+    get promotion() {
+      return promotion;
+    },
     save,
     async keep(progress) {
       if (clock.monotonic() - savedMs > heldForMs / 6) await save(progress);

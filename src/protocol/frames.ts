@@ -50,6 +50,9 @@ export type ClientFrame = { readonly ref: Ref } & (
     } & FrameTrace)
   | { readonly type: "stop"; readonly session: string; readonly epoch?: number }
   | { readonly type: "read"; readonly session: string; readonly seq: number }
+  /** Shows the user as one who has the session open, and follows who else has. The session must be joined. */
+  | { readonly type: "presence"; readonly session: string; readonly typing: boolean }
+  | { readonly type: "presence_leave"; readonly session: string }
   | { readonly type: "inbox" }
   | { readonly type: "inbox_leave" }
   /** Watches these topics in place of those before; none ends it. */
@@ -110,6 +113,8 @@ export type ServerFrame =
       readonly nextIndex?: number;
       readonly chunks: readonly Chunk[];
     }
+  /** Who has the session open, by name, whole each time. */
+  | { readonly type: "presence"; readonly session: string; readonly people: readonly Person[] }
   | {
       readonly type: "ack";
       readonly ref: Ref;
@@ -126,8 +131,15 @@ export type ServerFrame =
       readonly type: "inbox";
       readonly ref: Ref;
       readonly sessions: readonly InboxItem[];
+      /** Where it is older than a few seconds: up to when it has everything. */
+      readonly asOf?: number;
     }
-  | { readonly type: "inbox_changed"; readonly sessions: readonly InboxItem[] }
+  | {
+      readonly type: "inbox_changed";
+      readonly sessions: readonly InboxItem[];
+      /** The same; absent once it is up to date. */
+      readonly asOf?: number;
+    }
   | { readonly type: "inbox_removed"; readonly sessionIds: readonly string[] }
   | {
       readonly type: "left";
@@ -138,6 +150,9 @@ export type ServerFrame =
       readonly error?: FrameError;
     }
   | { readonly type: "pong"; readonly ref: Ref };
+
+/** A user who has a session open, on one connection or several. */
+export type Person = { readonly user: string; readonly typing: boolean };
 
 export type FrameError = {
   readonly code: ErrorCode;

@@ -61,9 +61,9 @@ export type Entry = {
   /**
    * `message` is a message. `tool_result` holds results of calls in an earlier message. `summary` replaces
    * everything before it when an agent is called. `stop` records who stopped an answer; the partial answer
-   * follows as a message.
+   * follows as a message. `wake` records that a wake was set or cancelled, or which one an answer follows.
    */
-  readonly kind: "message" | "tool_result" | "summary" | "stop";
+  readonly kind: "message" | "tool_result" | "summary" | "stop" | "wake";
   readonly role: "system" | "user" | "assistant";
   /** The author: a user's id, or an agent's name; for a `stop`, the caller that `stop.by` describes. */
   readonly author: string;
@@ -75,6 +75,8 @@ export type Entry = {
   readonly epoch?: number;
   /** For an answer to users' messages: the last entry that it answers. */
   readonly upToSeq?: number;
+  /** For an answer that messages have reached while it was made: the last entry before it began. */
+  readonly beganSeq?: number;
   readonly outcome?: ReplyOutcome;
   readonly error?: EntryError;
   /** How much of a model's context it takes, estimated or as given by the client. */
@@ -89,7 +91,38 @@ export type Entry = {
   readonly throughSeq?: number;
   /** For a `stop`: the answer it is about, and the kind of its author. */
   readonly stop?: Stop;
+  /** For a `wake`: which, and what became of it. Its message is in the parts. */
+  readonly wake?: WakeNote;
   readonly atMs: number;
+};
+
+/** What an entry says of a wake: that it was set, that it was cancelled, or that an answer follows it. */
+export type WakeNote = {
+  readonly event: "set" | "cancelled" | "fired";
+  readonly key: string;
+  /** The agent that is asked. */
+  readonly agent: string;
+  /** When: the next time where it is set, else the time that it was set for. */
+  readonly atMs: number;
+  /** For one that comes again: its pattern, and the zone of that. */
+  readonly cron?: string;
+  readonly timezone?: string;
+};
+
+/** A wake that is set: at its time the agent is asked. */
+export type WakeView = {
+  readonly key: string;
+  readonly agent: string;
+  /** When the agent is asked next. Past while that is late. */
+  readonly atMs: number;
+  readonly cron?: string;
+  readonly timezone?: string;
+  /** The beginning of what the agent is asked; absent if it is asked without a message. */
+  readonly preview?: string;
+  /** The user or agent that set it, when, and the entry that says so. */
+  readonly author: string;
+  readonly setAtMs: number;
+  readonly setSeq: number;
 };
 
 export type Stop = {
@@ -157,6 +190,8 @@ export type SessionView = {
   readonly users: readonly string[];
   readonly status: "active" | "archived";
   readonly state: SessionState;
+  /** The session that it was forked from: its entries up to `atSeq` are that one's. */
+  readonly parent?: { readonly sessionId: string; readonly atSeq: number };
   readonly lastSeq: number;
   /** Tokens since the last summary, and whether a manual compaction is due. */
   readonly tokens: number;

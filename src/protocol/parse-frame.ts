@@ -25,6 +25,8 @@ export const clientFrameTypes = [
   "regenerate",
   "stop",
   "read",
+  "presence",
+  "presence_leave",
   "inbox",
   "inbox_leave",
   "watch",
@@ -54,6 +56,7 @@ const required: { readonly [Type in ServerFrame["type"]]: Readonly<Record<string
     index: "number",
     chunks: "list",
   },
+  presence: { session: "text", people: "list" },
   ack: { ref: "ref" },
   error: { code: "text", message: "text", details: "object" },
   inbox: { ref: "ref", sessions: "list" },
@@ -134,6 +137,13 @@ export function parseClientFrame(value: unknown): ClientFrame {
     }
     case "read":
       return { type, ref, session: sessionOf(fields), seq: seqOf("seq", fields["seq"]) };
+    case "presence": {
+      const { typing = false } = fields;
+      if (typeof typing !== "boolean") refuse("typing", "true or false");
+      return { type, ref, session: sessionOf(fields), typing };
+    }
+    case "presence_leave":
+      return { type, ref, session: sessionOf(fields) };
     case "watch":
       return { type, ref, topics: topicsOf(fields["topics"]) };
     case "inbox":

@@ -1,7 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { createLeaderPass } from "../base/semaphore.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
-import { createSharedRun } from "../base/semaphore.ts";
 import type { Database, Row } from "../store/database.ts";
 import { correctCounts, dropEmptyCounts, readDrift, type TenantDrift } from "./sql.ts";
 
@@ -16,30 +15,19 @@ const tenantsPerPass = 10_000;
 export function createTenantLeader({ database, clock, log = silentLogger }: TenantLeaderOptions) {
   let comparedMs = -Infinity;
 
-  const pass = async (): Promise<void> => {
+  const work = async (): Promise<void> => {
     if (clock.monotonic() - comparedMs < compareEveryMs) return;
     comparedMs = clock.monotonic();
-    try {
-      await database.write([dropEmptyCounts()], { channels: [], lossy: true });
-      const found = await database.read(readDrift(tenantsPerPass), { cold: true });
-      if (found.length === 0) return;
-      await database.write([correctCounts(found.map(toDrift))]);
-      log.info({ tenants: found.length }, "counts of tenants corrected");
-      // The others follow at the next beat.
-      if (found.length === tenantsPerPass) comparedMs = -Infinity;
-    } catch (error) {
-      log.warn({ error: messageOf(error) }, "counts of tenants not compared");
-    }
+    await database.write([dropEmptyCounts()], { channels: [], lossy: true });
+    const found = await database.read(readDrift(tenantsPerPass), { cold: true });
+    if (found.length === 0) return;
+    await database.write([correctCounts(found.map(toDrift))]);
+    log.info({ tenants: found.length }, "counts of tenants corrected");
+    // The others follow at the next beat.
+    if (found.length === tenantsPerPass) comparedMs = -Infinity;
   };
 
-  const passes = createSharedRun(pass);
-
-  return {
-    pass,
-    /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat: () => void passes.run(),
-    stop: passes.ended,
-  };
+  return createLeaderPass(work, { clock, log, failed: "counts of tenants not compared" });
 }
 
 function toDrift(row: Row): TenantDrift {

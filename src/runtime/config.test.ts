@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest";
+import { defaultFileSettings } from "../files/files.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { task } from "../tasks/task.ts";
-import { gapOf } from "./pod.ts";
+import { gapOf } from "../pods/liveness.ts";
 import { type Config, defineConfig, resolveConfig } from "./config.ts";
 
 const refused = (message: string) =>
@@ -32,10 +33,15 @@ describe("a config", () => {
       outboxMaxBytes: 67_108_864,
       dataDir: ".flotilla",
       schedules: [],
+      files: defaultFileSettings,
       sessions: { logs: 1, privateAgents: false, maxTurns: 1_000 },
     });
     const onPostgres = resolveConfig({ store: "postgres://localhost/app" });
-    expect(onPostgres.sessions).toEqual({ logs: 8, privateAgents: false, maxTurns: 1_000 });
+    expect(onPostgres.sessions).toEqual({
+      logs: 8,
+      privateAgents: false,
+      maxTurns: 1_000,
+    });
   });
 
   test("is given back as it was written, so that files can export it", () => {
@@ -69,6 +75,15 @@ describe("a config", () => {
     [{ audit: { kept: 1 } }, "audit"],
     [{ sessions: { logs: 3 } }, "sessions.logs must be a power of two"],
     [{ sessions: { log: 4 } as never }, "did you mean `logs`"],
+    [{ files: { folder: "" } }, "files.folder must be the path"],
+    [{ files: { folder: "f", s3: { bucket: "chats" } } }, "a folder and a bucket"],
+    [{ files: { s3: { bucket: "Chats" } } }, "s3.bucket must be the name of a bucket"],
+    [{ files: { s3: { bucket: "chats", name: 1 } as never } }, "files.s3"],
+    [
+      { files: { s3: { bucket: "chats", endpoint: "https://key@minio" } } },
+      "s3.endpoint must be where the service is",
+    ],
+    [{ files: { s3: { bucket: "chats", credentials: {} as never } } }, "s3.credentials must be"],
     [{ retentionMs: { complete: 1 } }, "did you mean `completed`?"],
     [{ retentionMs: null as never }, "retentionMs must be"],
     [{ durability: "some" }, `durability must be one of full, relaxed, not "some"`],

@@ -8,11 +8,13 @@ import type { Logger } from "../base/log.ts";
 import { checkChoice, checkNumber, checkOptions, type NumberRange } from "../base/options.ts";
 import { checkPrices, type Prices } from "../base/usage.ts";
 import { createRedactor, type Redact } from "../redaction/redactor.ts";
+import type { FilesConfig, FileSettings } from "../files/files.ts";
 import { checkCodec, type PayloadCodec } from "../store/codec/codec.ts";
 import type { Pod } from "./pod-parts.ts";
 import { checkMiddleware } from "../tasks/run/middleware.ts";
 import type { PressureLimits } from "../tasks/claim/capacity.ts";
 import { retentionOf } from "../tasks/leader/prune.ts";
+import { checkFiles } from "../files/config.ts";
 import { agentsByName, type Usable, selectHandlers } from "./handlers.ts";
 import { checkSchedules } from "../schedules/schedules.ts";
 import type { ScheduleDeclaration } from "../schedules/schedule.ts";
@@ -114,6 +116,8 @@ export type Config = {
    * programs of a store need the same. Default none.
    */
   nats?: NatsConfig;
+  /** Files of conversations and of tasks: how large and how many, and where they are kept. */
+  files?: FilesConfig;
   /** How this pod serves sessions. `false`: it doesn't, other pods do. */
   sessions?: false | SessionsConfig;
 };
@@ -141,13 +145,14 @@ export const defaultDataDir = ".flotilla";
 
 /** A config with all defaults filled in. */
 export type PodSettings = Required<
-  Omit<Config, Optional | "audit" | "changes" | "retentionMs" | "pressure" | "sessions">
+  Omit<Config, Optional | "audit" | "changes" | "retentionMs" | "pressure" | "sessions" | "files">
 > &
   Pick<Config, Optional> & {
     audit: Required<AuditConfig>;
     changes?: false | Required<ChangesConfig>;
     retentionMs: Retention;
     pressure: false | PressureLimits;
+    files: FileSettings;
     sessions: false | Required<SessionsConfig>;
   };
 
@@ -201,6 +206,7 @@ const others = [
   "redact",
   "server",
   "sessions",
+  "files",
   "dataDir",
   "onUnhandledRejection",
 ];
@@ -265,6 +271,7 @@ export function resolveConfig(config: Config): PodSettings {
     use,
     schedules,
     pressure: pressureOf(config.pressure),
+    files: checkFiles("files", config.files),
     sessions: sessionsOf(config.sessions, store),
     middleware,
     retentionMs: retentionOf(config.retentionMs),
@@ -282,10 +289,7 @@ export function resolveConfig(config: Config): PodSettings {
   };
 }
 
-function sessionsOf(
-  options: Config["sessions"] = {},
-  store: Store,
-): false | Required<SessionsConfig> {
+function sessionsOf(options: Config["sessions"] = {}, store: Store): PodSettings["sessions"] {
   if (options === false) return false;
   checkOptions("sessions", options, ["logs", "privateAgents", "maxTurns"]);
   const { logs = logsFor(store), privateAgents = false, maxTurns = defaultMaxTurns } = options;

@@ -10,7 +10,8 @@ import { systemRandom } from "../base/random.ts";
 import { type Bulks, createBulks } from "../bulk/bulks.ts";
 import { checkCodec } from "../store/codec/codec.ts";
 import type { NatsConfig } from "../bus/nats/config.ts";
-import { createNats, natsFor } from "../bus/nats/nats.ts";
+import { createNats, type Nats, natsFor } from "../bus/nats/nats.ts";
+import { readSecret } from "../bus/secret.ts";
 import { createLazyBus, createStoreBus } from "../bus/store-bus.ts";
 import { type ChangesReader, createChanges } from "../changes/changes.ts";
 import { createDeadLetters, type DeadLetters } from "../dead-letters/dead-letters.ts";
@@ -19,14 +20,22 @@ import { createCredentials, type Credentials } from "../keys/credentials.ts";
 import { createKeys, type Keys } from "../keys/keys.ts";
 import { createRevocations, type TokenRevocations } from "../keys/revocations.ts";
 import { createSignIns, type SignIns } from "../keys/sign-ins.ts";
+import { createFileAccess, type FileAccess } from "../files/access.ts";
+import { createFiles, type Files, type FilesConfig } from "../files/files.ts";
+import { claimUploads, type FilesOfTasks, uploadsOf } from "../files/uploads.ts";
 import { createTenantCounter, type TenantCounter } from "../quotas/counts.ts";
 import { redactingLogger } from "../redaction/log.ts";
 import { createSchedules, type Schedules } from "../schedules/schedules.ts";
 import { createSeriesReader, type SeriesReader } from "../series/series.ts";
 import { createStoredAgents, type StoredAgents } from "../sessions/agents/stored-agents.ts";
-import { lazyService } from "../sessions/create-service.ts";
+import { lazyService } from "../sessions/lazy-service.ts";
 import { readSessionCounts, type SessionCounts } from "../sessions/list.ts";
-import { createSqlJournal, createSqlReads } from "../sessions/log/sql-journal.ts";
+import { logPlaceOf } from "../sessions/log/place.ts";
+import {
+  createSqlJournal,
+  createSqlPresence,
+  createSqlReads,
+} from "../sessions/log/sql-journal.ts";
 import type { SessionService } from "../sessions/service.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
 import { createLocalSessions, type LocalSessions } from "../sessions/start.ts";
@@ -55,9 +64,11 @@ import { type ApprovalListOptions, type ApprovalPage, createApprovals } from "./
 import { bytesRange, logsFor } from "./config.ts";
 import { checkDataDir } from "./data-folder.ts";
 import { deadLetterViews } from "./local-files.ts";
+import { checkFiles } from "../files/config.ts";
 import { createFleetPages, type FleetPages } from "./fleet/pages.ts";
 import { createPermitHolders, type PermitHoldersClient } from "./permit-holders.ts";
-import { connectLogs } from "./logs/connect-logs.ts";
+import { createPlacedLogs } from "./logs/placed-logs.ts";
+import { createStoredLogs } from "./logs/stored-logs.ts";
 import type { StreamLogsParts } from "./logs/stream-logs.ts";
 import { createPodActs, type PodActs } from "./pods.ts";
 import type { LocalSessionsParts } from "../sessions/pod.ts";
@@ -71,6 +82,8 @@ export type ConnectOptions = StoreOptions & {
   privateAgents?: boolean;
   /** The same servers of NATS as those of the pods. Default none. */
   nats?: NatsConfig;
+  /** Files of conversations and of tasks, as the config of the pods has them in `files`. */
+  files?: FilesConfig;
 };
 
 /** A connection to a store. It enqueues and reads, and never claims, beats or runs anything. */
@@ -103,6 +116,8 @@ export type Flotilla = TaskShortcuts &
     readonly sessions: Sessions;
     /** The service behind the server's session routes. */
     readonly sessionService: SessionService;
+    /** Files of conversations, and addresses of them that need no credentials; and what servers have for tasks. */
+    readonly files: Files & FileAccess & FilesOfTasks;
     /** Everything that waits for a person, the longest first. */
     approvals(options?: ApprovalListOptions): Promise<ApprovalPage>;
     /** How many sessions there are, and how many are active; counts up to 10,000. */
@@ -135,6 +150,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     "onEvent",
     "codec",
     "nats",
+    "files",
   ]);
   checkedStore(store);
   const { durability, migrate, maxPayloadBytes } = options;
@@ -143,6 +159,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
   if (maxPayloadBytes !== undefined) checkNumber("maxPayloadBytes", maxPayloadBytes, bytesRange);
   if (options.dataDir !== undefined) checkDataDir(options.dataDir);
   if (options.codec !== undefined) checkCodec(options.codec);
+  const fileSettings = checkFiles("files", options.files);
   const text = storedTextOf(options);
   const ids = uuidv7(systemClock, systemRandom);
   const nats =
@@ -214,16 +231,23 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     ...parts,
     views: deadLetterViews(options, database),
   });
-  const { ended: _, close: closeTasks, ...tasks } = createTasks({ ...parts, onNoWorker, inGroup });
-  const credentials = createCredentials({ ...parts, log });
+  const {
+    ended: _,
+    close: closeTasks,
+    ...tasks
+  } = createTasks({ ...parts, fileSettings, onNoWorker, inGroup });
+  const hasStreamLogs = nats ? watchPlace(nats.settings, database) : () => false;
+  const credentials = createCredentials({ ...parts, log, hasStreamLogs });
   // Created on the first call that needs it, because it starts polling.
   const bus = createLazyBus(() => {
     const address = `program-${ids.next()}`;
     const onForged = () => options.onEvent?.({ type: "forged" });
     return nats
-      ? nats.connectBus(address, { database, text, onForged })
+      ? nats.connectBus(address, { readSecret: () => readSecret(database), text, onForged })
       : createStoreBus({ ...parts, address });
   });
+  const ofFiles = { ...parts, settings: fileSettings, goesOn: nats !== undefined };
+  const files = createFiles(ofFiles);
   let localSessions: LocalSessions | undefined;
   const startSessions = (): LocalSessions => {
     if (closed) throw new FlotillaError("closed", "the connection was closed");
@@ -233,12 +257,13 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       log: options.log ?? silentLogger,
       maxPayloadBytes: maxPayloadBytes ?? defaultMaxBytes,
       logs: logsFor(store),
-      ...(nats?.settings.use === "all" && { streams: { nats, text } }),
+      files,
+      ...(nats && { streams: { nats, text } }),
     }));
   };
   const sessionService = lazyService(() => startSessions().service);
   // Beats tell who owns logs on streams; the rows of the store don't.
-  const heads = nats?.settings.use === "all" ? () => startSessions().journal.heads() : undefined;
+  const heads = nats && (() => startSessions().journal.heads());
   const close = async (): Promise<void> => {
     await localSessions?.stop({ waitMs: 0 });
     await bus.close();
@@ -270,6 +295,14 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
     credentials,
     sessions: createSessions(sessionService),
     sessionService,
+    files: {
+      ...files,
+      ...createFileAccess(ofFiles),
+      ofTasks: createFiles({ ...ofFiles, of: "task" }),
+      uploads: createFiles({ ...ofFiles, of: "upload" }),
+      uploadsOf,
+      claimUploads,
+    },
     approvals: createApprovals({ database }),
     ...createPodActs({ ...parts, bus: bus.start }),
     sessionCounts: () => readSessionCounts(database),
@@ -281,7 +314,9 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
       if (!nats) return null;
       return nats.connection().state === "connected" ? "connected" : "away";
     },
-    hasStreamLogs: nats?.settings.use === "all",
+    get hasStreamLogs() {
+      return hasStreamLogs();
+    },
     async ping() {
       await database.write([writeProbe()]);
     },
@@ -291,7 +326,7 @@ export function connect(store: Store, given: ConnectOptions = {}): Flotilla {
 }
 
 type ConnectedParts = Omit<LocalSessionsParts, "journal"> & {
-  /** Where the logs are, if not in the store. */
+  /** Where the logs may be, if not in the store. */
   streams?: Pick<StreamLogsParts, "nats" | "text">;
 };
 
@@ -303,27 +338,62 @@ export function connectSessions(parts: ConnectedParts): LocalSessions {
   const { streams } = parts;
   const shared = sessionParts(parts);
   if (!streams) return createLocalSessions(shared);
-  const { journal, close } = connectLogs({ ...parts, ...streams });
+  const { journal, coldJournal: cold } = shared;
+  const presence = createSqlPresence(parts);
+  const openStored = () => createStoredLogs({ journal, cold, presence });
+  const logs = createPlacedLogs({
+    ...parts,
+    first: openStored(),
+    openStored,
+    // Opened, and their code loaded, once logs are found there, and again if that fails.
+    openStreams: async () => {
+      const { openConnectedLogs } = await import("./logs/pod-logs.ts");
+      return openConnectedLogs({ ...parts, ...streams });
+    },
+    // Nobody tells it of a move, so it looks with every call.
+    proofMs: 0,
+  });
   const local = createLocalSessions({
     ...shared,
-    journal,
-    coldJournal: journal,
-    ahead: journal,
-    headSource: journal,
+    journal: logs.journal,
+    coldJournal: logs.cold,
+    ahead: logs.journal,
+    headSource: logs.headSource,
   });
+  logs.start();
   return {
     ...local,
     async stop(options) {
       await local.stop(options);
-      await close();
+      await logs.stop();
     },
+  };
+}
+
+/** How old the place of logs may be for what asks for it without waiting. */
+const placeMs = 2_000;
+
+/** Whether logs are on streams, as far as is known. Reads it again in the background. */
+function watchPlace({ use }: Nats["settings"], database: Database): () => boolean {
+  let place: "sql" | "nats" = use === "all" ? "nats" : "sql";
+  let lookedMs = -Infinity;
+  return () => {
+    const nowMs = systemClock.monotonic();
+    if (nowMs - lookedMs >= placeMs) {
+      lookedMs = nowMs;
+      void logPlaceOf(database).then(
+        (found) => (place = found.place),
+        () => {},
+      );
+    }
+    return place === "nats";
   };
 }
 
 /** The parts that sessions of pods and of other processes share. */
 export function sessionParts<Parts extends ConnectedParts>(
   parts: Parts,
-): Parts & LocalSessionsParts {
+): Parts & LocalSessionsParts & Required<Pick<LocalSessionsParts, "coldJournal">> {
   return {
     ...parts,
     journal: createSqlJournal(parts),

@@ -9,7 +9,10 @@ import { createdAtMs } from "../store/migrate.ts";
  * store was created. So a store that moved keeps its folder, and another store at the same URL gets its
  * own: results for one must never be sent to the other.
  */
-export async function dataFolderOf(dataDir: string, database: Database): Promise<string> {
+export async function dataFolderOf(
+  dataDir: string,
+  database: Pick<Database, "read">,
+): Promise<string> {
   return join(resolve(dataDir), `store-${(await createdAtMs(database)).toString(36)}`);
 }
 

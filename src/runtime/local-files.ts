@@ -9,43 +9,95 @@ import type { LocalProgress } from "../tasks/run/local-progress.ts";
 import type { PodSettings } from "./config.ts";
 import { canBeWritten, dataFolderOf } from "./data-folder.ts";
 
+type LocalFiles = { outboxDisk?: OutboxDisk; localProgress?: LocalProgress };
+
 /**
  * The outbox of a pod whose store is on another machine. A SQLite store needs none: it is on the same
  * disk, so a disk failure would affect both.
  */
 export async function outboxDiskFor(
-  { store, dataDir, codec }: PodSettings,
+  settings: PodSettings,
   database: Database,
   log: Logger,
-): Promise<{ outboxDisk?: OutboxDisk }> {
-  if (dataDir === false || locateStore(store).kind === "sqlite") return {};
-  if (!canBeWritten(dataDir)) {
-    log.warn(
-      { dataDir },
-      "outbox disabled: dataDir isn't writable, unstored results are kept in memory only",
-    );
-    return {};
-  }
+): Promise<Pick<LocalFiles, "outboxDisk">> {
+  const dataDir = outboxDirOf(settings, log);
+  if (dataDir === undefined) return {};
+  return openOutbox(settings, await dataFolderOf(dataDir, database), log);
+}
+
+function outboxDirOf({ store, dataDir }: PodSettings, log: Logger): string | undefined {
+  if (dataDir === false || locateStore(store).kind === "sqlite") return undefined;
+  if (canBeWritten(dataDir)) return dataDir;
+  log.warn(
+    { dataDir },
+    "outbox disabled: dataDir isn't writable, unstored results are kept in memory only",
+  );
+  return undefined;
+}
+
+async function openOutbox(
+  { codec }: PodSettings,
+  folder: string | Promise<string>,
+  log: Logger,
+): Promise<Pick<LocalFiles, "outboxDisk">> {
   const { outboxFolder } = await import("../tasks/finish/outbox-files.ts");
-  const folder = await dataFolderOf(dataDir, database);
   return { outboxDisk: outboxFolder(folder, log, storedTextOf({ codec, log })) };
 }
 
 /** The local progress store, if one of the handlers has `progress: "local"`. */
 export async function localProgressFor(
-  { use, dataDir, codec }: PodSettings,
+  settings: PodSettings,
   database: Database,
   { clock, log }: { clock: Clock; log: Logger },
-): Promise<{ localProgress?: LocalProgress }> {
-  if (!use.some((each) => "options" in each && each.options.progress === "local")) return {};
-  if (dataDir === false || !canBeWritten(dataDir)) {
-    log.warn({ dataDir }, "local progress disabled: there is no writable dataDir");
-    return {};
-  }
+): Promise<Pick<LocalFiles, "localProgress">> {
+  const dataDir = progressDirOf(settings, log);
+  if (dataDir === undefined) return {};
   const { localProgress } = await import("../tasks/run/local-progress.ts");
   const folder = await dataFolderOf(dataDir, database);
-  const text = storedTextOf({ codec, log });
+  const text = storedTextOf({ codec: settings.codec, log });
   return { localProgress: localProgress(folder, { clock, log, text }) };
+}
+
+function progressDirOf({ use, dataDir }: PodSettings, log: Logger): string | undefined {
+  if (!use.some((each) => "options" in each && each.options.progress === "local")) return undefined;
+  if (dataDir !== false && canBeWritten(dataDir)) return dataDir;
+  log.warn({ dataDir }, "local progress disabled: there is no writable dataDir");
+  return undefined;
+}
+
+/**
+ * The same files where the store, which names their folder, is away: `known` says which it is before the first
+ * task is claimed.
+ */
+export async function lateFilesFor(
+  settings: PodSettings,
+  { clock, log }: { clock: Clock; log: Logger },
+): Promise<{ files: LocalFiles; known: (database: Pick<Database, "read">) => Promise<void> }> {
+  const outboxDir = outboxDirOf(settings, log);
+  const progressDir = progressDirOf(settings, log);
+  const outboxFolder = Promise.withResolvers<string>();
+  const { localProgress } = await import("../tasks/run/local-progress.ts");
+  let progress: LocalProgress | undefined;
+  const text = storedTextOf({ codec: settings.codec, log });
+  return {
+    files: {
+      ...(outboxDir !== undefined && (await openOutbox(settings, outboxFolder.promise, log))),
+      ...(progressDir !== undefined && {
+        localProgress: {
+          save: (attempt, value) => progress?.save(attempt, value) ?? false,
+          last: (taskId) => progress?.last(taskId),
+          forget: (attempt) => progress?.forget(attempt),
+          close: () => progress?.close(),
+        },
+      }),
+    },
+    async known(database) {
+      if (outboxDir !== undefined) outboxFolder.resolve(await dataFolderOf(outboxDir, database));
+      if (progressDir === undefined) return;
+      const folder = await dataFolderOf(progressDir, database);
+      progress ??= localProgress(folder, { clock, log, text });
+    },
+  };
 }
 
 /**

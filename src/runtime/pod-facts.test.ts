@@ -208,6 +208,7 @@ describe("a pod's pulse", () => {
       leadsSinceMs: expect.any(Number),
       throttles: [],
       running: [{ taskId, startedAtMs: expect.any(Number) }],
+      logs: [],
     });
     const running = await pod.tasks.get(taskId);
     expect(running).toMatchObject({

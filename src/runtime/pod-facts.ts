@@ -5,7 +5,13 @@ import { costMillionths, type ModelTotal, type Prices } from "../base/usage.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Observation } from "../pods/liveness.ts";
-import { encodePulse, maxPulsed, type PulsedTask, type PulsedThrottle } from "../pods/pulse.ts";
+import {
+  encodePulse,
+  maxPulsed,
+  type PulsedLog,
+  type PulsedTask,
+  type PulsedThrottle,
+} from "../pods/pulse.ts";
 import { countDurationOf, countOf, type Tally } from "../series/counts.ts";
 import { startOf } from "../series/fold.ts";
 import { createSeriesLeader } from "../series/leader.ts";
@@ -32,6 +38,8 @@ export type PodFactsParts = {
   /** How many tasks the pod holds, and which of them it has run for longest. */
   held: () => number;
   longestRunning: (count: number) => readonly PulsedTask[];
+  /** Of the pod's logs of sessions, those that the store is furthest behind. */
+  backlogs: (count: number) => readonly PulsedLog[];
   /** How long the oldest task of each name waits, in the store as a whole. */
   readOldestWaits: () => Promise<ReadonlyMap<string, number>>;
   /** The bytes of memory of this process. */
@@ -162,6 +170,7 @@ export function createPodFacts(parts: PodFactsParts) {
         case "record_unknown":
         case "record":
         case "recovered":
+        case "refused":
         case "resent":
         case "step":
         case "store_error":
@@ -199,6 +208,7 @@ export function createPodFacts(parts: PodFactsParts) {
           leadsSinceMs,
           throttles: throttles.sample(),
           running: parts.longestRunning(maxPulsed),
+          logs: parts.backlogs(maxPulsed),
         }),
       );
       lagMs = lateMs;

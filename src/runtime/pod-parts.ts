@@ -1,5 +1,6 @@
 import type { Bus } from "../bus/bus.ts";
 import type { Clock } from "../base/clock.ts";
+import type { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
@@ -18,21 +19,22 @@ import type { Schedules } from "../schedules/schedules.ts";
 import type { Fired } from "../schedules/fire.ts";
 import type { Database, StoreEvent } from "../store/database.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
-import type { Ahead } from "../sessions/list.ts";
 import type { SessionLoad } from "../sessions/start.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import type { ArchiveState } from "../sessions/log/archive/journal.ts";
-import type { Fleet } from "../sessions/log/fleet.ts";
-import type { Journal, Log, Presence } from "../sessions/log/journal.ts";
+import type { ArchiveState } from "../sessions/log/archive/state.ts";
+import type { Journal } from "../sessions/log/journal.ts";
 import type { LogOutcome } from "../sessions/log/observed-log.ts";
 import type { LogEvent } from "../sessions/log/ownership.ts";
 import type { AgentNetwork } from "../sessions/turns/network.ts";
 import type { TurnEvent } from "../sessions/turns/parts.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
+import type { LateStore } from "./logs/late-store.ts";
+import type { LogSide, PlacedLogs } from "./logs/placed-logs.ts";
 import type { PermitHoldersClient } from "./permit-holders.ts";
 import type { ThisProcess } from "./process.ts";
 import type { ThrottlesClient } from "../throttles/shares/admin.ts";
+import type { ShareDocuments } from "../throttles/shares/documents.ts";
 import type { ShareEvent } from "../throttles/shares/shares.ts";
 import type { LimiterSnapshot } from "../throttles/limiter/stats.ts";
 
@@ -64,6 +66,8 @@ export type PodParts = {
   log: Logger;
   /** Connects to the other processes. Without it, envelopes are rows of the store. */
   connectBus?: (address: string) => Bus;
+  /** The secret of the store, where it is known while the store is away. Default: read there. */
+  readSecret?: () => Promise<string>;
   /** Starts the heartbeat, on a thread or, in simulations, on virtual time. */
   startHeartbeat: (options: HeartbeatHooks) => Heartbeat;
   reportAlive: () => void;
@@ -85,8 +89,17 @@ export type PodParts = {
   thisProcess?: ThisProcess | undefined;
   /** The network to agents at URLs. Default: this machine's. */
   agentNetwork?: AgentNetwork;
-  /** Opens the logs of sessions where they aren't in the store. */
-  openLogs?: (parts: PodLogsLinks) => PodLogs;
+  /** Opens the logs of sessions where they may be elsewhere than in the store. */
+  openLogs?: (parts: PodLogsLinks) => PlacedLogs;
+  /**
+   * Refuses a pod that may not run beside others, once its own row is stored. What it is for begins only
+   * after that.
+   */
+  checkOthers?: () => Promise<void>;
+  /** The store, where it was away when the pod started: sessions go on meanwhile. */
+  late?: Omit<LateStore, "database">;
+  /** Where shares of throttles are where they aren't in the store. */
+  shareDocuments?: ShareDocuments;
   /** Puts something between the pod and the journal of its sessions. Default: nothing. */
   throughJournal?: (journal: Journal) => Journal;
   /** Lets code outside handlers use the pod's permits. Returns a function that undoes it. */
@@ -108,18 +121,12 @@ export type PodLogsLinks = {
   readonly onArchived: (sessionIds: ReadonlySet<string>) => void;
   /** Called when the store has tasks that were stored with messages. */
   readonly onEnqueued: () => void;
-};
-
-/** Logs of sessions that aren't in the store, which follows them, and how their owners are found. */
-export type PodLogs = {
-  readonly journal: Journal & Ahead;
-  readonly presence: Presence;
-  readonly fleet: Fleet;
-  readonly headSource: Pick<Log, "heads">;
-  /** Begins to listen, and to move what they hold into the store. */
-  start(): void;
-  stop(): Promise<void>;
-  state(): ArchiveState;
+  /** The logs as they are in the store. */
+  readonly openStored: () => LogSide;
+  /** Called when the logs leave a place, and nothing is to be served from there. */
+  readonly onLeave: () => void;
+  /** Called when they can be taken in another place. */
+  readonly onArrived: () => void;
 };
 
 export type HeartbeatHooks = Pick<
@@ -143,6 +150,8 @@ export type PodEvent =
   | LogOutcome
   | { readonly type: "beat"; readonly lagMs: number }
   | { readonly type: "beat_failed" }
+  /** The store was away when the pod started, and can't be used by it now that it is back: the pod stops. */
+  | { readonly type: "refused"; readonly error: FlotillaError }
   | ({ readonly type: "fired" } & Fired)
   | {
       readonly type: "leading";

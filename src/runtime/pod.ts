@@ -2,7 +2,7 @@ import { createAuditLeader } from "../audit/leader.ts";
 import { FlotillaError, messageOf } from "../base/errors.ts";
 import { createBulkLeader } from "../bulk/leader.ts";
 import { createLazyBus, createStoreBus, pruneStaleEnvelopes } from "../bus/store-bus.ts";
-import { createChangesLeader } from "../changes/leader.ts";
+import { createChangesLeader } from "../changes/recording.ts";
 import { createDeadLetters } from "../dead-letters/dead-letters.ts";
 import { createDeadLetterLeader } from "../dead-letters/leader.ts";
 import {
@@ -11,6 +11,7 @@ import {
   type Liveness,
   type LivenessLimits,
   emptyLiveness,
+  gapOf,
   type Observation,
   observe,
   type PodSeen,
@@ -19,6 +20,8 @@ import {
 import type { Heartbeat } from "../pods/heartbeat.ts";
 import { leaveFleet } from "../pods/pods.ts";
 import { createRuns } from "../flows/runs.ts";
+import { createFilesLeader } from "../files/leader.ts";
+import { createFiles } from "../files/files.ts";
 import { createTenantLeader } from "../quotas/leader.ts";
 import { retrySetAsideRuns } from "../flows/drive/load.ts";
 import { createTasks, taskShortcuts } from "../tasks/tasks.ts";
@@ -29,14 +32,16 @@ import { readOldestWaits } from "../tasks/inspect/depth.ts";
 import { createLeader } from "../tasks/leader/recover.ts";
 import { createSchedules, putAll } from "../schedules/schedules.ts";
 import { createFiring } from "../schedules/fire.ts";
-import { flowsOf, throttlesOf, versionsOf } from "../tasks/run/pod-status.ts";
+import { handlerMetadata } from "../tasks/run/pod-status.ts";
 import { startWorker, type Worker } from "../tasks/run/worker.ts";
 import type { PodSettings } from "./config.ts";
 import { machinesOf, serveMachines } from "./flows.ts";
 import { agentsByName, selectHandlers } from "./handlers.ts";
 import { laterHandler, laterTaskName } from "./later.ts";
+import { wakeHandler, wakeTaskName } from "../sessions/wakes.ts";
 import { needsCounts } from "./quota-config.ts";
 import { settledWithin, withTimeout } from "../base/timeout.ts";
+import { joinLate } from "./logs/late-store.ts";
 import type { Pod, PodEvent, PodParts } from "./pod-parts.ts";
 import { noSessions, startOnFirstUse, sessionMetadata, startSessions } from "./sessions.ts";
 import { servePermits } from "./permit-holders.ts";
@@ -52,6 +57,7 @@ const firstBeatLimitMs = 30_000;
 // After this the pod starts, and the outbox is sent meanwhile.
 const leftoversLimitMs = 10_000;
 const pruneBusMs = 60_000;
+const collectForksMs = 10 * 60_000;
 // The heartbeat watches these, so that nothing is asked for what isn't there: with reports the leader has
 // something to learn from, schedules are to be fired, redrives and bulks advanced, logs need owners,
 // envelopes are to be read, and series folded.
@@ -59,13 +65,17 @@ const throttleReports = "throttle_report";
 const schedules = "schedule";
 const redrives = "redrive";
 const bulks = "bulk";
+const fileCounts = "file_count";
 const sessionLogs = "session_log";
 const envelopes = "bus_message";
 const series = "series";
 
-/** Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims. */
+/**
+ * Assembles a pod and starts it. Resolves when its first heartbeat is stored and it claims; where the store is
+ * away, when it serves sessions, and the rest follows once the store is back.
+ */
 export async function assemblePod(settings: PodSettings, parts: PodParts): Promise<Pod> {
-  const { podId, database, clock, log } = parts;
+  const { podId, database, clock, log, late } = parts;
   let counting: PodFacts | undefined;
   // A listener that throws must not break the claim loop: no pod would run the claimed tasks.
   const onEvent = (event: PodEvent): void => {
@@ -91,6 +101,13 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     );
   }
 
+  if (settings.sessions) {
+    handlers.set(
+      wakeTaskName,
+      wakeHandler(() => ({ fire: sessions!.service.fireWake })),
+    );
+  }
+
   let worker: Worker | undefined;
   let setPulse: Heartbeat["setPulse"] = () => {};
   let sessions: ReturnType<typeof startOnFirstUse> | undefined;
@@ -109,6 +126,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const tasks = createTasks({
     ...parts,
     maxPayloadBytes: settings.maxPayloadBytes,
+    fileSettings: settings.files,
     onEnqueued: wakeWorker,
     claimWithin: (names) => worker?.claimWithin(names),
     inGroup: (group, span) => inGroup(group, span),
@@ -148,14 +166,25 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
   const changesLeader = createChangesLeader(parts);
   const countsTenants = needsCounts(settings.server?.quotas);
   const tenantLeader = countsTenants ? createTenantLeader(parts) : undefined;
-  const { bulkBatchTasks: batchTasks } = parts;
+  const filesLeader = createFilesLeader({
+    ...parts,
+    files: createFiles({ ...parts, settings: settings.files }),
+  });
   const bulkLeader = createBulkLeader({
     ...parts,
-    ...(batchTasks !== undefined && { batchTasks }),
+    ...(parts.bulkBatchTasks !== undefined && { batchTasks: parts.bulkBatchTasks }),
     leads: () => leader === podId && stopped === undefined,
     onActed: wakeWorker,
   });
   const deadLetterLeader = createDeadLetterLeader({ ...parts, onTaken: wakeWorker });
+  const stopLeaders = async () => {
+    await deadLetterLeader.stop();
+    await bulkLeader.stop();
+    await auditLeader.stop();
+    await changesLeader.stop();
+    await tenantLeader?.stop();
+    await filesLeader.stop();
+  };
   const {
     close: closeDeadLetters,
     inGroup,
@@ -189,6 +218,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     prices: settings.prices,
     held: () => worker?.running ?? 0,
     longestRunning: (count) => worker?.longestRunning(count) ?? [],
+    backlogs: (count) => sessions?.archiveState()?.backlogs.slice(0, count) ?? [],
     readOldestWaits: () => readOldestWaits(database),
     setPulse: (pulse) => setPulse(pulse),
   });
@@ -199,14 +229,12 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     parts.outboxDisk &&
     createOutbox({ ...parts, disk: parts.outboxDisk, maxBytes: settings.outboxMaxBytes });
   const leaving = new AbortController();
-  const leftovers = outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
+  const sendLeft = () => outbox && sendLeftovers({ ...parts, outbox, signal: leaving.signal });
+  let leftovers = late ? undefined : sendLeft();
   if (leftovers) await settledWithin(clock, leftoversLimitMs, leftovers);
 
-  let firstBeat: (() => void) | undefined;
+  const firstBeat = Promise.withResolvers<void>();
   let lastError = "no beat was committed";
-  const firstBeatSeen = new Promise<void>((resolve) => {
-    firstBeat = resolve;
-  });
 
   let prunedMs = clock.monotonic();
   /** Deletes envelopes that were never received, such as those to a process that is gone. */
@@ -215,6 +243,17 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (!mayBeSome || clock.monotonic() - prunedMs < pruneBusMs) return;
     prunedMs = clock.monotonic();
     void pruneStaleEnvelopes(database);
+  };
+
+  let collectedMs = clock.monotonic();
+  let collecting: Promise<void> | undefined;
+  /** Lets go of what was held for forks that are gone, where the process ended that would have done so. */
+  const collectForks = (): void => {
+    if (!hasSessions || collecting || clock.monotonic() - collectedMs < collectForksMs) return;
+    collectedMs = clock.monotonic();
+    collecting = sessions?.collectForks().finally(() => {
+      collecting = undefined;
+    });
   };
 
   /** Takes no more work, or does again. Leads and fires schedules all the same. */
@@ -234,7 +273,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     const previousMs = before.lastBeatMs;
     const pods = seen.pods.map((pod) => ({ ...pod, gone: isGone(pod) }));
     liveness = observe(before, { ...seen, pods }, limits);
-    firstBeat?.();
+    firstBeat.resolve();
     const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
     onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
     const now = leaderOf(liveness, limits, podId);
@@ -253,7 +292,9 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (leader === podId) pruneBus();
     if (leader === podId) auditLeader.beat();
     if (leader === podId) changesLeader.beat();
+    if (leader === podId) collectForks();
     if (leader === podId) tenantLeader?.beat();
+    if (leader === podId && filled.has(fileCounts)) filesLeader.beat();
     if (leader === podId && filled.has(throttleReports)) throttles.learn();
     if (leader === podId) facts.lead();
     if (leader === podId && filled.has(series)) facts.fold();
@@ -274,60 +315,70 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     facts.tick();
     cancelReportAlive = clock.after(heartbeatMs / 2, reportAlive);
   };
-  const heartbeat = parts.startHeartbeat({
-    podId,
-    heartbeatMs,
-    stallBeats,
-    metadata: {
-      names: [...handlers.keys()],
-      // A pod that nothing holds back stores no state, which would tell it.
-      holds: capacityOf(settings),
-      flows: Object.fromEntries(flowsOf(handlers.values())),
-      versions: Object.fromEntries(versionsOf(handlers.values())),
-      throttles: throttlesOf(handlers.values()),
-      followUps: [...handlers.values()].filter((each) => each.onFailure).map(({ name }) => name),
-      ...(settings.sessions && { sessions: sessionMetadata(agents) }),
-    },
-    host: parts.thisProcess?.host,
-    watchedTables: [throttleReports, schedules, redrives, bulks, sessionLogs, envelopes, series],
-    onBeat,
-    onError(error) {
-      lastError = error;
-      liveness = afterFailedBeat(liveness);
-      onEvent({ type: "beat_failed" });
-      log.warn({ pod: podId, error }, "heartbeat failed");
-    },
-  });
-  ({ setPulse } = heartbeat);
-  reportAlive();
+  let heartbeat: Heartbeat | undefined;
+  const beginHeartbeat = () => {
+    heartbeat = parts.startHeartbeat({
+      podId,
+      heartbeatMs,
+      stallBeats,
+      metadata: {
+        ...handlerMetadata([...handlers.values()]),
+        // A pod that nothing holds back stores no state, which would tell it.
+        holds: capacityOf(settings),
+        ...(settings.sessions && { sessions: sessionMetadata(agents) }),
+      },
+      host: parts.thisProcess?.host,
+      watchedTables: [
+        throttleReports,
+        schedules,
+        redrives,
+        bulks,
+        sessionLogs,
+        envelopes,
+        series,
+        fileCounts,
+      ],
+      onBeat,
+      onError(error) {
+        lastError = error;
+        liveness = afterFailedBeat(liveness);
+        onEvent({ type: "beat_failed" });
+        log.warn({ pod: podId, error }, "heartbeat failed");
+      },
+    });
+    ({ setPulse } = heartbeat);
+  };
   const endHeartbeat = async () => {
     cancelReportAlive();
-    await heartbeat.stop();
+    await heartbeat?.stop();
   };
 
+  const retryRuns = () => retrySetAsideRuns(database, handlers.values());
+  const declareSchedules = () =>
+    putAll(settings.schedules, scheduleParts, { limitMs: firstBeatLimitMs, declares: true });
+
+  reportAlive();
   try {
-    await withTimeout(
-      clock,
-      firstBeatLimitMs,
-      firstBeatSeen,
-      () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
-    );
-    await retrySetAsideRuns(database, handlers.values());
-    await putAll(settings.schedules, scheduleParts, {
-      limitMs: firstBeatLimitMs,
-      declares: true,
-    });
+    if (!late) {
+      beginHeartbeat();
+      await withTimeout(
+        clock,
+        firstBeatLimitMs,
+        firstBeat.promise,
+        () => new FlotillaError("store_unavailable", `the first heartbeat failed: ${lastError}`),
+      );
+      await parts.checkOthers?.();
+      await retryRuns();
+      await declareSchedules();
+    }
   } catch (error) {
     await firing.stop();
-    await deadLetterLeader.stop();
-    await bulkLeader.stop();
-    await auditLeader.stop();
-    await changesLeader.stop();
-    await tenantLeader?.stop();
+    await stopLeaders();
     await throttles.stop();
     await facts.stop();
     await endHeartbeat();
     await bus.close();
+    await leaveFleet(database, podId);
     leaving.abort();
     await leftovers;
     await outbox?.close();
@@ -345,6 +396,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     pollMs: settings.pollMs,
     graceMs: settings.graceMs,
     maxResultBytes: settings.maxResultBytes,
+    fileSettings: settings.files,
     middleware: settings.middleware,
     throttles: throttles.registry,
     prices: settings.prices,
@@ -370,9 +422,24 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     if (hasSessions) sessions.wake();
   }
   log.info({ pod: podId, names: [...handlers.keys()], slots: settings.slots }, "pod started");
+  const joining =
+    late &&
+    joinLate(late, leaving.signal, {
+      async list() {
+        beginHeartbeat();
+        await firstBeat.promise;
+      },
+      checkOthers: async () => parts.checkOthers?.(),
+      begin() {
+        log.info({ pod: podId }, "the store is back, and this pod works on it");
+        leftovers = sendLeft();
+      },
+      rest: [retryRuns, declareSchedules],
+    });
 
   const stop = async (): Promise<void> => {
     log.info({ pod: podId, running: worker.running }, "pod stopping");
+    late?.leave();
     const fired = firing.stop();
     await Promise.all([
       worker.stop({ waitMs: settings.shutdownMs }),
@@ -381,23 +448,20 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     // Handlers have ended, or were abandoned and keep their permits.
     const throttlesStopped = throttles.stop();
     leaving.abort();
+    await joining;
     await leftovers;
     await outbox?.close();
     parts.localProgress?.close();
     tasks.close();
     closeDeadLetters();
-    await deadLetterLeader.stop();
-    await bulkLeader.stop();
-    await auditLeader.stop();
-    await changesLeader.stop();
-    await tenantLeader?.stop();
+    await stopLeaders();
     await fired;
     await throttlesStopped;
     await passing;
     await facts.stop();
     await endHeartbeat();
     await bus.close();
-    await leaveFleet(database, podId);
+    if (heartbeat) await leaveFleet(late?.early ?? database, podId);
     log.info({ pod: podId }, "pod stopped");
   };
 
@@ -431,15 +495,4 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     stop: () => (stopped ??= stop()),
     [Symbol.asyncDispose]: () => (stopped ??= stop()),
   };
-}
-
-/** If two beats of this pod are further apart than this, the silence of other pods is counted anew. */
-export function gapOf({
-  heartbeatMs,
-  deadAfterMs,
-}: {
-  heartbeatMs: number;
-  deadAfterMs: number;
-}): number {
-  return Math.max(heartbeatMs * 2, Math.min(heartbeatMs * 3, deadAfterMs - heartbeatMs));
 }

@@ -1,6 +1,7 @@
 import { FlotillaError } from "../base/errors.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type Role, roles, type Verb, verbs } from "../protocol/verbs.ts";
+import { checkHooks, type Hook } from "./hooks/hook.ts";
 import { checkQuotas, type QuotaConfig } from "./quota-config.ts";
 
 export type ServerConfig = {
@@ -51,6 +52,8 @@ export type ServerConfig = {
    * config of all pods needs the same. Default: no quotas.
    */
   quotas?: QuotaConfig;
+  /** Deliveries of other services that speak in sessions, at `/v1/hooks/<name>`. Default none. */
+  hooks?: readonly Hook[];
   /** Unread bytes of all responses, sockets and streams included. Default 256 MiB. */
   unreadBytes?: number;
   /** The same per caller. Default 16 MiB. */
@@ -169,6 +172,7 @@ export function checkServer(server: ServerConfig | undefined): void {
     "pages",
     "dashboard",
     "quotas",
+    "hooks",
     ...Object.keys(numbers),
     ...perCaller,
   ]);
@@ -179,6 +183,7 @@ export function checkServer(server: ServerConfig | undefined): void {
   for (const name of perCaller) checkPerCaller(`server.${name}`, server[name]);
   if (server.quotas !== undefined) checkQuotas(server.quotas);
   if (server.keys !== undefined) checkChoice("server.keys", server.keys, ["store"]);
+  if (server.hooks !== undefined) checkHooks(server.hooks);
   for (const key of server.apiKeys ?? []) checkKey(key);
   if (server.dashboard !== undefined && server.dashboard !== false)
     throw invalid("server.dashboard can only be false: without it the dashboard is served at /");

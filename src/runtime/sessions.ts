@@ -5,14 +5,17 @@ import type { Bus } from "../bus/bus.ts";
 import { contextOfText } from "../base/trace-context.ts";
 import type { Runs } from "../flows/runs.ts";
 import { factsOfSpec } from "../sessions/agents/agent.ts";
+import { createFileAccess } from "../files/access.ts";
+import { createFiles, type FileSettings } from "../files/files.ts";
 import { createAgentRegistry, warnOfShadowed } from "../sessions/agents/registry.ts";
 import type { AgentFacts } from "../sessions/conversation/command.ts";
-import { lazyService } from "../sessions/create-service.ts";
-import type { ArchiveState } from "../sessions/log/archive/journal.ts";
+import { lazyService } from "../sessions/lazy-service.ts";
+import type { ArchiveState } from "../sessions/log/archive/state.ts";
 import { createFleet } from "../sessions/log/fleet.ts";
 import { observedLog } from "../sessions/log/observed-log.ts";
 import { createSqlPresence } from "../sessions/log/sql-journal.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
+import { createWakes } from "../sessions/wakes.ts";
 import { createLocalSessions, type SessionLoad, type LocalSessions } from "../sessions/start.ts";
 import type { TurnSpan, TurnTrace } from "../sessions/turns/parts.ts";
 import { createRunner } from "../sessions/turns/runner.ts";
@@ -20,6 +23,7 @@ import type { Tasks } from "../tasks/tasks.ts";
 import { activeTracer, inSpan, quietly, remoteContext } from "../tasks/trace.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import { sessionParts } from "./connect.ts";
+import { createStoredLogs } from "./logs/stored-logs.ts";
 import { createPrepareLater } from "./later.ts";
 import type { PodEvent, PodParts } from "./pod-parts.ts";
 import type { AgentSpec } from "../sessions/agents/spec.ts";
@@ -36,11 +40,13 @@ type PodSessionsParts = Pick<
   | "agentNetwork"
   | "throughJournal"
   | "openLogs"
+  | "readSecret"
 > & {
   agents: ReadonlyMap<string, AgentSpec>;
   logs: number;
   privateAgents: boolean;
   maxTurns: number;
+  files: FileSettings;
   /** Whether quotas need to know what tenants use. */
   countsTenants: boolean;
   prices?: Prices;
@@ -60,8 +66,11 @@ type PodSessionsParts = Pick<
 /** The session part of a pod's metadata, for log owners on other pods. */
 export function sessionMetadata(agents: ReadonlyMap<string, AgentSpec>): {
   agents: Record<string, AgentFacts>;
+  forks: true;
 } {
   return {
+    // What a pod of an earlier release doesn't say.
+    forks: true,
     agents: Object.fromEntries([...agents].map(([name, spec]) => [name, factsOfSpec(spec)])),
   };
 }
@@ -76,14 +85,27 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
     allowPrivate: parts.privateAgents,
   });
   void warnOfShadowed({ database, log, code: agents });
-  const inStore = sessionParts(parts);
+  const goesOn = parts.openLogs !== undefined;
+  const files = createFiles({ ...parts, settings: parts.files, goesOn });
+  const access = createFileAccess({ ...parts, goesOn });
+  const inStore = sessionParts({ ...parts, files });
   const host = thisProcess?.host ?? null;
+  const fleetOfStore = () => createFleet({ database, clock, log, seen: parts.podsSeen });
   const logs = parts.openLogs?.({
     bus: parts.bus,
     host,
     agents: sessionMetadata(agents).agents,
     onArchived: (sessionIds) => local.archived(sessionIds),
     onEnqueued: parts.onEnqueued,
+    openStored: () =>
+      createStoredLogs({
+        journal: inStore.journal,
+        cold: inStore.coldJournal,
+        presence: createSqlPresence({ database }),
+        fleet: fleetOfStore(),
+      }),
+    onLeave: () => local.pod?.owners.letGo(),
+    onArrived: () => local.pod?.owners.poll(),
   });
   const given = logs?.journal ?? inStore.journal;
   const journal = observedLog(parts.throughJournal?.(given) ?? given, {
@@ -94,7 +116,7 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
     ...inStore,
     journal,
     ...(logs && {
-      coldJournal: logs.journal,
+      coldJournal: logs.cold,
       ahead: logs.journal,
       headSource: logs.headSource,
     }),
@@ -104,7 +126,7 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
     host,
     isGone: thisProcess?.isGone ?? (() => false),
     presence: logs?.presence ?? createSqlPresence({ database }),
-    fleet: logs?.fleet ?? createFleet({ database, clock, log, seen: parts.podsSeen }),
+    fleet: logs?.fleet ?? fleetOfStore(),
     registry: agentRegistry,
     onEvent: parts.onEvent,
     createRunner: (links) =>
@@ -112,12 +134,22 @@ export function startSessions(parts: PodSessionsParts): PodSessions {
         ...parts,
         ...links,
         journal: shared.journal,
+        files: {
+          ...files,
+          async urlFor(tenant, sessionId) {
+            const { publicUrl } = files.settings;
+            if (publicUrl === undefined) return undefined;
+            const { access: granted } = await access.grant(tenant, sessionId);
+            return (hash) => `${publicUrl}/v1/files/${granted}/${hash}`;
+          },
+        },
         ...(parts.agentNetwork && { network: parts.agentNetwork }),
         traced: (turn) => startTurnSpan(turn, podId),
         agentOf: agentRegistry.spec,
         enqueue: (task, input, options) => parts.tasks.enqueue(task, input, options),
         start: (flow, input, options) => parts.runs.start(flow, input as never, options),
         prepareLater: createPrepareLater(parts),
+        setWake: createWakes({ ...parts, journal: shared.journal, submit: links.ask }).set,
       }),
   });
   logs?.start();
@@ -144,6 +176,7 @@ export function startOnFirstUse(start: () => PodSessions): Pick<
   hasSuspect(): boolean;
   drain(drains: boolean): void;
   hasDrained(): boolean;
+  collectForks(): Promise<void>;
 } {
   let started: PodSessions | undefined;
   let stopped = false;
@@ -168,6 +201,7 @@ export function startOnFirstUse(start: () => PodSessions): Pick<
       draining = drains;
       started?.drain(drains);
     },
+    collectForks: async () => started?.collectForks(),
     hasDrained: () => started?.hasDrained() ?? true,
     wake() {
       if (!stopped) begin();

@@ -73,7 +73,7 @@ describe("a pod", () => {
     };
     await using pod = await startPod(settings(), { onEvent });
     const enqueued = await pod.enqueue(double, 4);
-    expect(await pod.waitFor(enqueued, { timeoutMs: 10_000 })).toBe(8);
+    expect(await pod.waitFor(enqueued, { timeoutMs: 90_000 })).toBe(8);
   });
 
   test("has an id of its own at every start", async () => {
@@ -108,18 +108,21 @@ describe("a pod", () => {
       });
     });
     const use = [double, endless];
-    const held = { ...settings(), use, only: ["endless"], slots: 1, pollMs: 20, shutdownMs: 0 };
-    await using pod = await startPod(held);
+    const given = { ...settings(), use, only: ["endless"], slots: 1, pollMs: 20, shutdownMs: 0 };
+    // On a busy machine the loop is late, which would be another reason.
+    await using pod = await startPod({ ...given, pressure: false });
     await using producer = connect(place.path);
     const other = await producer.enqueue(double, 1);
     expect(pod.capacity).toEqual({ holds: 1, reasons: [] });
     expect(await producer.pods()).toMatchObject([
-      { state: null, metadata: { names: ["endless", "endless:failed"], followUps: ["endless"] } },
+      {
+        state: null,
+        metadata: { names: ["endless", "endless:failed", "flotilla:wake"], followUps: ["endless"] },
+      },
     ]);
     await producer.enqueue(endless, 1);
     const full = { holds: 1, reasons: [{ code: "full", text: "full: 1 of 1" }] };
-    await until("its word", async () => (await producer.pods())[0]!.state !== null);
-    expect((await producer.pods())[0]!.state).toEqual(full);
+    await expect.poll(async () => (await producer.pods())[0]!.state).toEqual(full);
     expect(pod.capacity).toEqual(full);
     expect(pod.state).toBe("full");
     expect(await producer.tasks.get(other.taskId)).toMatchObject({

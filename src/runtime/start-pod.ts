@@ -1,11 +1,13 @@
 import { hostname } from "node:os";
 import process from "node:process";
 import { systemClock } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
 import { type Ids, uuidv7 } from "../base/ids.ts";
 import type { Logger } from "../base/log.ts";
 import { systemRandom } from "../base/random.ts";
 import { natsName } from "../bus/nats/config.ts";
 import { createNats, type Nats, natsFor } from "../bus/nats/nats.ts";
+import { readSecret } from "../bus/secret.ts";
 import { setRecording } from "../changes/recording.ts";
 import { createVitalSigns, startHeartbeatThread } from "../pods/heartbeat-thread.ts";
 import { storedPods } from "../pods/pods.ts";
@@ -14,13 +16,16 @@ import { redactingLogger } from "../redaction/log.ts";
 import { createRedactor, shareRedactor } from "../redaction/redactor.ts";
 import { warnOfPlainSecrets } from "../sessions/agents/registry.ts";
 import { refuseStreams } from "../sessions/log/place.ts";
-import type { Database } from "../store/database.ts";
-import { locateStore, openStore, storedTextOf } from "../store/open.ts";
+import type { StoredText } from "../store/codec/codec.ts";
+import { type Database, withoutThrowing } from "../store/database.ts";
+import { locateStore, openStore, storedTextOf, transactionOn } from "../store/open.ts";
 import { noWorkerWarning } from "../tasks/inspect/blocked-by.ts";
 import { shareWithProcess } from "../throttles/scope.ts";
 import { type Config, type PodSettings, resolveConfig } from "./config.ts";
 import type { PodLogsParts } from "./logs/pod-logs.ts";
-import { deadLetterViews, localProgressFor, outboxDiskFor } from "./local-files.ts";
+import { createLateStore, isAway, type LateStore } from "./logs/late-store.ts";
+import { deadLetterViews, lateFilesFor, localProgressFor, outboxDiskFor } from "./local-files.ts";
+import { createSharePlaceCheck } from "./fleet/share-place.ts";
 import { createPressureGauge, defaultLogger, identifyProcess } from "./process.ts";
 import { assemblePod, type Pod, type PodEvent, type PodParts } from "./pod.ts";
 
@@ -37,7 +42,11 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const redactor = createRedactor(settings.redact);
   const log = redactingLogger(settings.log ?? defaultLogger(), redactor);
   const ids = uuidv7(systemClock, systemRandom);
-  const { database, nats } = await openDatabase(settings, { log, ids, onEvent });
+  const podId = ids.next();
+  const thisProcess = identifyProcess();
+  const text = storedTextOf({ ...settings, log });
+  const opened = await openDatabase(settings, { podId, thisProcess, text, log, ids, onEvent });
+  const { database, nats, late } = opened;
   const close = async () => {
     await database.close();
     await nats?.close();
@@ -47,22 +56,20 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
   const stopWatch = settings.onUnhandledRejection === "log" ? watchUnhandledRejections() : () => {};
   const unshare = shareRedactor(redactor);
   try {
-    const { changes, migrate } = settings;
-    if (changes !== undefined) {
-      const parts = { database, clock: systemClock, random: systemRandom, ids, migrate, log };
-      await setRecording(changes, parts);
-    }
-    const podId = ids.next();
-    const text = storedTextOf({ ...settings, log });
-    const openLogs = await openLogsFor(settings, { podId, nats, database, ids, log, text });
+    const { checkOthers, clusterId, files } = opened;
+    const of = { podId, nats, database, ids, log, text, clusterId };
+    const streams = await openStreamsFor(settings, of);
     const pod = await assemblePod(settings, {
       podId,
       database,
-      ...(openLogs && { openLogs }),
+      ...streams,
+      ...(late && { late }),
+      checkOthers,
+      readSecret: opened.readSecret,
       ...(nats && {
         connectBus: (address) =>
           nats.connectBus(address, {
-            database,
+            readSecret: opened.readSecret,
             text,
             onForged: () => onEvent?.({ type: "forged" }),
           }),
@@ -83,10 +90,9 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
             ...hooks.metadata,
           },
         }),
-      ...(await outboxDiskFor(settings, database, log)),
-      ...(await localProgressFor(settings, database, { clock: systemClock, log })),
+      ...files,
       views: deadLetterViews(settings, database, log),
-      thisProcess: identifyProcess(),
+      thisProcess,
       shareThrottles: shareWithProcess,
       reportAlive: signs.reportAlive,
       abandonCallsUpTo: signs.abandonCallsUpTo,
@@ -102,10 +108,15 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
       gauge?.stop();
       await close();
     };
-    if (settings.sessions && !settings.codec) await warnOfPlainSecrets({ database, log });
-    if (locateStore(settings.store).kind === "postgres")
-      await warnOfOtherBus(database, { own: nats && natsName(nats.settings), log });
+    const warn = async () => {
+      const from = late?.early ?? database;
+      if (settings.sessions && !settings.codec) await warnOfPlainSecrets({ database: from, log });
+      if (locateStore(settings.store).kind === "postgres")
+        await warnOfOtherBus(from, { own: nats && natsName(nats.settings), log });
+    };
     const started = stoppable(pod, stop);
+    if (late) followLate(late, { started, warn, onEvent, log });
+    else await warn();
     try {
       await settings.onStart?.(pod);
     } catch (error) {
@@ -122,53 +133,192 @@ export async function startPod(config: Config, { onEvent }: StartPodOptions = {}
 }
 
 /**
- * The logs of a pod's sessions if they are on NATS, undefined if they are in the store. Refuses a store that
- * has them elsewhere than its pod would look.
+ * The logs of a pod's sessions where they may be on NATS, and its shares of throttles if they are there; nothing
+ * where both are in the store and stay there. Refuses a store that has logs where this pod can't reach them.
  */
-async function openLogsFor(
+async function openStreamsFor(
   { sessions }: PodSettings,
   { nats, ...parts }: Omit<PodLogsParts, "nats"> & { nats: Nats | undefined },
-): Promise<PodParts["openLogs"]> {
-  if (sessions === false) return undefined;
-  if (nats?.settings.use === "all") {
-    const { openPodLogs } = await import("./logs/pod-logs.ts");
+): Promise<Pick<PodParts, "openLogs" | "shareDocuments">> {
+  if (nats && sessions !== false) {
+    const { openPodLogs } = await import("./logs/open-logs.ts");
     return openPodLogs({ ...parts, nats }, sessions);
   }
+  if (nats) {
+    if (nats.settings.use !== "all") return {};
+    const { openPodShares } = await import("./logs/pod-logs.ts");
+    return openPodShares({ ...parts, nats });
+  }
   await refuseStreams(parts.database);
-  return undefined;
+  return {};
 }
 
+type Opened = {
+  readonly database: Database;
+  readonly nats: Nats | undefined;
+  readonly checkOthers: () => Promise<void>;
+  readonly readSecret: () => Promise<string>;
+  readonly files: Pick<PodParts, "outboxDisk" | "localProgress">;
+  /** Where the store is away: it, and the id of the deployment by what the streams say. */
+  readonly late?: LateStore;
+  readonly clusterId?: string;
+};
+
+type OpenParts = {
+  podId: string;
+  thisProcess: PodParts["thisProcess"];
+  text: StoredText | undefined;
+  log: Logger;
+  ids: Ids;
+  onEvent: StartPodOptions["onEvent"];
+};
+
 /** Opens the store, and NATS before it where it is configured: a pod that may not use it stores nothing. */
-async function openDatabase(
-  settings: PodSettings,
-  { log, ids, onEvent }: { log: Logger; ids: Ids; onEvent: StartPodOptions["onEvent"] },
-): Promise<{ database: Database; nats: Nats | undefined }> {
+async function openDatabase(settings: PodSettings, parts: OpenParts): Promise<Opened> {
+  const { podId, thisProcess, log, ids, onEvent } = parts;
+  const clock = systemClock;
   const nats =
     settings.nats &&
     createNats(natsFor(settings.store, settings.nats), {
-      clock: systemClock,
+      clock,
       random: systemRandom,
       log,
       origin: ids.next(),
     });
-  try {
-    await nats?.connection().started;
-    const opened = await openStore(settings.store, {
+  const open = () =>
+    openStore(settings.store, {
       ...settings,
       notifies: nats === undefined,
       log,
       ...(onEvent && { onEvent }),
     });
-    return { database: nats ? nats.notifying(opened) : opened, nats };
+  const checkIn = (database: Pick<Database, "read">) =>
+    createSharePlaceCheck({
+      podId,
+      database,
+      nats,
+      deadAfterMs: settings.deadAfterMs,
+      isGone: (host) => thisProcess?.isGone(host) ?? false,
+      clock,
+      log,
+    });
+  const record = async (database: Database) => {
+    const { changes, migrate } = settings;
+    if (changes === undefined) return;
+    await setRecording(changes, { database, clock, random: systemRandom, ids, migrate, log });
+  };
+  try {
+    await nats?.connection().started;
+    const plain = await open().catch(async (error: unknown) => {
+      if (!nats || !settings.sessions || !isAway(error)) throw error;
+      return openLate(settings, { ...parts, nats, open, record, checkIn }, error);
+    });
+    if ("late" in plain) return plain;
+    try {
+      const database = nats ? nats.notifying(plain) : plain;
+      await record(database);
+      const checkOthers = checkIn(database);
+      await checkOthers();
+      const files = {
+        ...(await outboxDiskFor(settings, database, log)),
+        ...(await localProgressFor(settings, database, { clock, log })),
+      };
+      return { database, nats, checkOthers, readSecret: () => readSecret(database), files };
+    } catch (error) {
+      await plain.close();
+      throw error;
+    }
   } catch (error) {
     await nats?.close();
     throw error;
   }
 }
 
+type LateParts = OpenParts & {
+  nats: Nats;
+  open: () => Promise<Database>;
+  record: (database: Database) => Promise<void>;
+  checkIn: (database: Pick<Database, "read">) => () => Promise<void>;
+};
+
+/**
+ * A store that is away, for a pod of a deployment whose logs are on NATS: what the pod needs of it at once, the
+ * streams have. Throws the store's own failure where they don't.
+ */
+async function openLate(
+  settings: PodSettings,
+  { nats, open, record, checkIn, text, log, onEvent }: LateParts,
+  away: unknown,
+): Promise<Opened & { readonly late: LateStore }> {
+  const { checkDatabase, deploymentOnStreams } = await import("./logs/stream-logs.ts");
+  const parts = { nats, clock: systemClock, random: systemRandom, text };
+  const deployment = await deploymentOnStreams(parts).catch((error: unknown) => {
+    log.warn({ error: messageOf(error) }, "what the streams say of the deployment can't be read");
+  });
+  if (!deployment) throw away;
+  const { clusterId, secret } = deployment;
+  const { files, known } = await lateFilesFor(settings, { clock: systemClock, log });
+  const late: LateStore = createLateStore(
+    {
+      open,
+      async check(opened) {
+        await checkDatabase(opened, deployment, parts);
+        await known(opened);
+        await record(opened);
+        await checkOthers();
+      },
+      known: {
+        writesAtOnce: true,
+        within: (handle) => transactionOn(settings.store, handle, { text, notifies: false }),
+        ...(onEvent && { report: withoutThrowing(onEvent) }),
+        ...(text && { encodesContent: true }),
+      },
+      clock: systemClock,
+      random: systemRandom,
+      log,
+    },
+    away,
+  );
+  const checkOthers = checkIn(late.early);
+  log.warn(
+    { error: messageOf(away) },
+    "the store is away: this pod serves sessions by their logs, and the rest once it is back",
+  );
+  return {
+    database: nats.notifying(late.database),
+    nats,
+    checkOthers,
+    readSecret: async () => secret,
+    files,
+    late,
+    clusterId,
+  };
+}
+
+/** What comes once the store is back; a pod that can't be let in to it stops. */
+function followLate(
+  late: LateStore,
+  {
+    started,
+    warn,
+    onEvent,
+    log,
+  }: Pick<OpenParts, "log" | "onEvent"> & { started: Pod; warn: () => Promise<void> },
+): void {
+  void late.whenAllowed.then(warn).catch(() => {});
+  void late.whenRefused.then(async (error) => {
+    log.error(
+      { pod: started.podId, code: error.code, error: error.message },
+      "the store is back, and this pod can't work on it: it stops",
+    );
+    onEvent?.({ type: "refused", error });
+    await started.stop();
+  });
+}
+
 /** Pods that differ in their NATS miss each other's envelopes. A failure is passed over: nothing depends on it. */
 async function warnOfOtherBus(
-  database: Database,
+  database: Pick<Database, "read">,
   { own, log }: { own: string | undefined; log: Logger },
 ): Promise<void> {
   const pods = await storedPods(database).catch(() => []);

@@ -2,6 +2,7 @@ import { createSharedRun } from "../base/semaphore.ts";
 import type { Bus } from "../bus/bus.ts";
 import { createPermitHolders } from "./permit-holders.ts";
 import { createThrottlesClient } from "../throttles/shares/admin.ts";
+import { createDocumentShares } from "../throttles/shares/documents.ts";
 import { createFleetLearning } from "../throttles/shares/fleet-learning.ts";
 import { createShares } from "../throttles/shares/shares.ts";
 import { createThrottleRegistry, type ThrottleRegistry } from "../throttles/registry.ts";
@@ -28,7 +29,15 @@ const learnEveryMs = 900;
 export function createPodThrottles(
   parts: Pick<
     PodParts,
-    "podId" | "database" | "clock" | "random" | "ids" | "log" | "thisProcess" | "shareThrottles"
+    | "podId"
+    | "database"
+    | "clock"
+    | "random"
+    | "ids"
+    | "log"
+    | "thisProcess"
+    | "shareThrottles"
+    | "shareDocuments"
   > & {
     onEvent: (event: ThrottleEvent) => void;
     handlers: ReadonlyMap<string, TaskHandler>;
@@ -36,9 +45,11 @@ export function createPodThrottles(
     bus: () => Bus;
   },
 ): PodThrottles {
-  const { clock, random, thisProcess, onEvent } = parts;
+  const { clock, random, thisProcess, onEvent, shareDocuments: documents } = parts;
+  const store = documents && createDocumentShares({ ...parts, documents });
   const shares = createShares({
     ...parts,
+    store,
     ...(thisProcess && { host: thisProcess.host, isGone: thisProcess.isGone }),
   });
   const registry = createThrottleRegistry({
@@ -76,6 +87,7 @@ export function createPodThrottles(
       unshare?.();
       registry.close();
       await shares.stop();
+      await store?.stop();
       await passes.ended();
     },
   };

@@ -2,6 +2,7 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { checkChoice, checkNumber, checkOptions } from "../base/options.ts";
 import { type EnqueueOptions, prepareTask } from "../tasks/enqueue/options.ts";
+import { refuseReferences } from "../tasks/files/task-files.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import { checkTaskName, type InputOf } from "../tasks/task.ts";
 import { everyRange, type Missed, missedPolicies } from "./plan.ts";
@@ -148,6 +149,10 @@ export async function definitionOf(
 ): Promise<Definition> {
   const { scheduleId, task, input, pattern, zone, missed, options } = declared;
   const made: NewTask = await prepareTask(task, input, options, parts);
+  refuseReferences(
+    made,
+    "a schedule keeps no files, have its task read them from where they are, or store them in its handler",
+  );
   const { name, payload, scope } = made;
   // The key may be one that the contract makes of the input.
   const key = typeof scope === "string" ? keyOf(name, scope) : undefined;

@@ -1,9 +1,8 @@
 import type { Clock } from "../base/clock.ts";
 import { dayMs, hourMs, minuteMs } from "../base/durations.ts";
-import { messageOf } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import { type Logger, silentLogger } from "../base/log.ts";
-import { createSharedRun } from "../base/semaphore.ts";
+import { createLeaderPass, type LeaderPass } from "../base/semaphore.ts";
+import type { Logger } from "../base/log.ts";
 import type { Database, Row } from "../store/database.ts";
 import { foldMinutes, foldPods, rangeOf, startOf } from "./fold.ts";
 import {
@@ -21,7 +20,6 @@ import {
 
 export type SeriesLeaderOptions = { database: Database; clock: Clock; ids: Ids; log?: Logger };
 
-const passEveryMs = minuteMs;
 /** How long after its end a minute is folded: pods send theirs for two minutes. */
 export const foldedAfterMs = 5 * minuteMs;
 /** How long minutes are kept before they are folded into hours, and hours before they are deleted. */
@@ -45,9 +43,8 @@ type FoldState = {
  * place of the rows that it was made of in one transaction, which is refused if another pod has folded
  * since they were read. So nothing is counted twice, whichever pods lead.
  */
-export function createSeriesLeader(options: SeriesLeaderOptions) {
-  const { database, clock, ids, log = silentLogger } = options;
-  let passedMs = -Infinity;
+export function createSeriesLeader(options: SeriesLeaderOptions): LeaderPass {
+  const { database, clock, ids, log } = options;
 
   const readState = async (): Promise<FoldState> => {
     const [row] = await database.read(readFold());
@@ -109,26 +106,7 @@ export function createSeriesLeader(options: SeriesLeaderOptions) {
     }
   };
 
-  const pass = async (): Promise<void> => {
-    try {
-      await passNow();
-    } catch (error) {
-      // Nothing is left half done, and the next pass decides by what is stored then.
-      log.warn({ error: messageOf(error) }, "series not folded");
-    }
-  };
-  const passes = createSharedRun(pass);
-
-  return {
-    pass,
-    /** Called at every beat of a pod that leads. A new pass starts only after the last one has ended. */
-    beat(): void {
-      if (clock.monotonic() - passedMs < passEveryMs) return;
-      passedMs = clock.monotonic();
-      void passes.run();
-    },
-    stop: passes.ended,
-  };
+  return createLeaderPass(passNow, { clock, everyMs: minuteMs, log, failed: "series not folded" });
 }
 
 function toState(row: Row): FoldState {

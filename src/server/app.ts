@@ -9,6 +9,7 @@ import type { DeadLetters } from "../dead-letters/dead-letters.ts";
 import type { Machine } from "../flows/machine.ts";
 import type { Redactor } from "../redaction/redactor.ts";
 import type { Flotilla } from "../runtime/connect.ts";
+import type { Hook } from "../runtime/hooks/hook.ts";
 import type { ApiKey } from "../runtime/server-config.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { AnonymousConnections } from "./admission/anonymous-connections.ts";
@@ -39,15 +40,20 @@ import {
   mountDashboardPages,
   mountedPathIn,
 } from "./home/dashboard.ts";
+import { fileAdmission, fileRoutes, openFilesPath } from "./files/files.ts";
 import { homeRoutes } from "./home/home.ts";
+import { hookAdmission, hookRoutes, hooksPath } from "./hooks/hooks.ts";
 import { runRoutes } from "./api/runs.ts";
 import { scheduleRoutes } from "./api/schedules.ts";
 import { signInRoutes } from "./api/access/sign-ins.ts";
 import { sessionStreamRoutes } from "./api/session-streams.ts";
 import { sessionRoutes } from "./api/sessions.ts";
+import { agUiRoutes } from "./protocols/ag-ui.ts";
+import { durableStreamRoutes, refuseStreamWrites } from "./protocols/durable-streams.ts";
 import { throttleRoutes } from "./api/throttles.ts";
 import { createEventStreams, type EventStreams, defaultBufferBytes } from "./event-streams.ts";
 import { createRequestAdmission } from "./admission/admission.ts";
+import { createUploads } from "./admission/uploads.ts";
 import type { TaskContract } from "../tasks/model.ts";
 import { createWatchHub, type WatchHub } from "./watch/hub.ts";
 import { changeRoutes } from "./watch/changes.ts";
@@ -87,6 +93,8 @@ export type AppParts = {
   anonymous?: Pick<AnonymousConnections, "identify">;
   /** Tasks whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract>;
+  /** Deliveries of other services that speak in sessions. */
+  hooks?: readonly Hook[] | undefined;
   /** Flows whose parts are shown. */
   machines?: readonly Machine[];
   /** Takes secrets out of answers. Default: one without rules of a config. */
@@ -95,6 +103,8 @@ export type AppParts = {
   serializer?: Serializer;
   /** Default: that of `flotilla`. */
   deadLetters?: () => DeadLetters;
+  /** Whether sessions go on without the store. Default: as `flotilla` knows it. */
+  hasStreamLogs?: (() => boolean) | undefined;
   /** What `/metrics` shows. Without it there is no such route. */
   metrics?: Metrics;
   /** It is served over HTTPS: browsers are told not to try HTTP. */
@@ -132,6 +142,7 @@ export function createApp(parts: AppParts): Hono {
   const { limits = createCallerLimits(clock), quotas } = parts;
   const admission = createRequestAdmission({ ...parts, authenticator, limits });
   const maxBytes = maxFrameBytes(parts.maxPayloadBytes);
+  const uploads = createUploads();
   const pageSemaphore = createSemaphore(maxConcurrentPages, {
     clock,
     waitMs: pageWaitMs,
@@ -153,7 +164,9 @@ export function createApp(parts: AppParts): Hono {
     await next();
     // A host that compresses answers would hold back the events of an endless one.
     const isEndless = c.res.headers.get("content-type")?.startsWith("text/event-stream");
-    c.header("Cache-Control", isEndless ? "no-store, no-transform" : "no-store");
+    // What a route answers with a hash as its name never changes, and it says itself who may keep it.
+    if (!/immutable$|^private, no-cache$/.test(c.res.headers.get("cache-control") ?? ""))
+      c.header("Cache-Control", isEndless ? "no-store, no-transform" : "no-store");
     c.header("X-Content-Type-Options", "nosniff");
     // The next request of a stopping server's client is better sent to another one.
     if (parts.isStopping()) c.header("Connection", "close");
@@ -162,7 +175,14 @@ export function createApp(parts: AppParts): Hono {
   app.use("/v1/*", allowOrigins(parts.origins ?? []));
   for (const path of ["/", signInPath, signOutPath]) app.use(path, admission.either);
   app.use("/metrics", admission.known);
-  app.use("/v1/*", admission.known);
+  const { hooks = [] } = parts;
+  const admitHook = hookAdmission(hooks, admission);
+  const admitReader = fileAdmission(flotilla.files, admission);
+  app.use("/v1/*", (c, next) => {
+    const { path } = c.req;
+    if (path.startsWith(hooksPath)) return admitHook(c, next);
+    return (path.startsWith(openFilesPath) ? admitReader : admission.known)(c, next);
+  });
   const pagePaths = (parts.pages ?? []).map(({ prefix }) => prefix);
   const routes = [
     ...homeRoutes({
@@ -190,7 +210,36 @@ export function createApp(parts: AppParts): Hono {
     ...quotaRoutes({ flotilla, quotas }),
     ...watchRoutes({ hub, streams }),
     ...changeRoutes({ flotilla, streams, log }),
-    ...sessionRoutes({ sessions, pages: flotilla.pages, members, quotas, contracts, maxBytes }),
+    ...sessionRoutes({
+      sessions,
+      pages: flotilla.pages,
+      members,
+      quotas,
+      contracts,
+      uploads,
+      clock,
+      maxBytes,
+    }),
+    ...fileRoutes({
+      files: flotilla.files,
+      tasks: flotilla.tasks,
+      sessions,
+      members,
+      uploads,
+      clock,
+      log,
+    }),
+    ...hookRoutes({ hooks, sessions, quotas, clock, log }),
+    ...agUiRoutes({ sessions, members, quotas, streams, serializer, clock, log }),
+    ...durableStreamRoutes({
+      sessions,
+      members,
+      streams,
+      serializer,
+      pageSemaphore,
+      clock,
+      log,
+    }),
     ...sessionStreamRoutes({
       sessions,
       members,
@@ -206,6 +255,7 @@ export function createApp(parts: AppParts): Hono {
   const isServed = ({ spec: { path } }: Route) =>
     !isMounted || path === "/" || path.startsWith("/v1/");
   for (const each of routes.filter(isServed)) mount(app, each, shared);
+  refuseStreamWrites(app);
   if (!isMounted) mountSignIn(app, { ...parts, authenticator });
   const admitted = isMounted ? admission.either : admission.unknown;
   if (dashboard) mountDashboardPages(app, dashboard, admitted);

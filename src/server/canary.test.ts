@@ -194,6 +194,11 @@ const readElsewhere = [
   "/v1/inbox/events",
   "/v1/watch",
   "/v1/throttles/{name}",
+  // The bytes that a member has uploaded, which only who sees content gets.
+  "/v1/sessions/{sessionId}/files/{hash}",
+  "/v1/files/{access}/{hash}",
+  // Those of payloads, which only who may read payloads gets.
+  "/v1/tasks/{taskId}/files/{hash}",
 ];
 /** What a read must be asked with. */
 const queries: Readonly<Record<string, string>> = { "/v1/series": "?subject=task" };

@@ -112,10 +112,13 @@ export function createErrorResponder(parts: RefusalParts): ErrorResponder {
     // A stopping server refuses requests, and its callers use another one. That credentials can't be checked
     // is logged once where they are read: callers that are unknown must not fill the log.
     else if (status >= 500 && code !== "closed" && !isUnchecked(c, code) && !isLogged(thrown)) {
-      const { method, path } = c.req;
+      const { method } = c.req;
+      // An access to files is a credential.
+      const path = c.req.path.replace(/(?<=\/v1\/files\/)[^/]+/, "…");
       log.error({ method, path, code, error: messageOf(thrown) }, "request failed");
     }
     if (isWaitedFor(status)) c.header("Retry-After", retryAfterHeader(error));
+    if (status === 405) c.header("Allow", String(details["allow"]));
     if (status === 401) c.header("WWW-Authenticate", "Bearer");
     return c.json(
       { error: { code, ...publicErrorOf(error, details) } } satisfies ErrorBody,
@@ -144,11 +147,15 @@ export function createRefusalCounter({ log, clock }: RefusalParts): (code: Error
   };
 }
 
-/** The status of an error. A quota of the caller's tenant is no trouble of the server. */
+/**
+ * The status of an error. A quota of the caller's tenant is no trouble of the server, and a path that only
+ * takes other methods names them.
+ */
 export function statusOf(
   code: ErrorCode,
   details: Readonly<Record<string, unknown>> = {},
 ): ContentfulStatusCode {
+  if (code === "unsupported" && details["allow"] !== undefined) return 405;
   return code === "overloaded" && details["quota"] !== undefined ? 429 : statuses[code];
 }
 

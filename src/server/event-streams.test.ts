@@ -249,7 +249,12 @@ test("streams end when the server does, which needn't wait for them", async () =
   await using other = await startTestServer();
   const { sessionId } = await other.sessions.create("default", {});
   const answer = await fetch(`${other.url}/v1/sessions/${sessionId}/events`);
-  const text = answer.text();
+  let text = "";
+  const ended = (async () => {
+    for await (const bytes of answer.body!) text += Buffer.from(bytes).toString();
+  })();
+  const begun = await until("the beginning", () => text.includes("event: joined"));
+  expect(begun).toBe(true);
   await other.close();
-  expect(await text).toContain("event: joined");
+  await ended;
 });

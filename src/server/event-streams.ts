@@ -10,6 +10,11 @@ import { cutConnection, countWaiting } from "./admission/admission.ts";
 export type EventStreams = {
   /** `begin` gets the writer for its events, and returns a function that stops them. */
   open(c: Context, begin: (to: EventWriter) => () => void): ReadableStream<Uint8Array>;
+  /**
+   * Holds an answer back for `ms` at most, until `begin` calls `done`; and no longer than a stream goes on:
+   * its client may hang up, its credentials end, or the server stop. `begin` returns what stops it.
+   */
+  wait(c: Context, ms: number, begin: (done: () => void) => () => void): Promise<void>;
   /** Ends all, because the server stops. */
   end(): void;
 };
@@ -21,7 +26,8 @@ export type EventWriter = {
   end(): void;
 };
 
-export type StreamedEvent = { type: string; id?: number | string; data: string };
+/** Without a type it is a message, as readers of events call it. */
+export type StreamedEvent = { type?: string; id?: number | string; data: string };
 
 // Bytes that may wait for a slow client.
 // A proxy that buffers an answer before it passes it on would hold an endless one for ever.
@@ -98,7 +104,7 @@ export function createEventStreams(
           const stop = beginOrFinish(begin, finish, {
             write: ({ type, id, data }) =>
               writeText(
-                `${id === undefined ? "" : `id: ${id}\n`}event: ${type}\ndata: ${data}\n\n`,
+                `${id === undefined ? "" : `id: ${id}\n`}${type === undefined ? "" : `event: ${type}\n`}data: ${data}\n\n`,
               ),
             drained: drain.drained,
             end,
@@ -120,6 +126,34 @@ export function createEventStreams(
 
   return {
     open,
+    wait: (c, ms, begin) =>
+      new Promise((resolve, reject) => {
+        const cleanUps: (() => void)[] = [];
+        let isOver = false;
+        const end = () => {
+          if (isOver) return;
+          isOver = true;
+          all.delete(end);
+          for (const each of cleanUps.splice(0)) each();
+          resolve();
+        };
+        const keep = (cleanUp: () => void) => (isOver ? cleanUp() : void cleanUps.push(cleanUp));
+        all.add(end);
+        keep(clock.after(ms, end));
+        keep(onExpiry(clock, callerOf(c), end));
+        keep(authenticator?.watch(callerOf(c), end) ?? (() => {}));
+        const { signal } = c.req.raw;
+        signal.addEventListener("abort", end);
+        keep(() => signal.removeEventListener("abort", end));
+        if (signal.aborted) end();
+        if (isOver) return;
+        try {
+          keep(begin(end));
+        } catch (error) {
+          end();
+          reject(error as Error);
+        }
+      }),
     end() {
       for (const each of all) each();
     },

@@ -16,6 +16,7 @@ import { unrecoverable } from "../flows/decide/thrown.ts";
 import { task } from "../tasks/task.ts";
 import { agent } from "../sessions/agents/agent.ts";
 import { connect, type Flotilla } from "../runtime/connect.ts";
+import { hook } from "../runtime/hooks/hook.ts";
 import type { Pod } from "../runtime/pod.ts";
 import { machinesOf } from "../runtime/flows.ts";
 import { startPod } from "../runtime/start-pod.ts";
@@ -101,6 +102,7 @@ beforeAll(async () => {
       },
     },
     apiKeys: [],
+    hooks: [hook("any", { verify: () => ({ id: "1" }), handle: () => null })],
     metrics: createMetrics(),
     machines: machinesOf(use),
     isStopping: () => false,
@@ -365,6 +367,7 @@ describe("what routes answer", () => {
       await ask("get", `/v1/${path}`);
     }
     for (const path of ["/", "/health/live", "/health/ready", "/metrics"]) await ask("get", path);
+    await post("/v1/hooks/any", {});
     await post(`/v1/pods/${pod.podId}/drain`);
     await post(`/v1/pods/${pod.podId}/undrain`);
 
@@ -442,6 +445,9 @@ describe("what routes answer", () => {
       ["get", "/v1/sessions/none/export", undefined, "not_found"],
       ["get", "/v1/sessions/none/events", undefined, "not_found"],
       ["get", "/v1/sessions/none/events?lastSeq=-1", undefined, "invalid_option"],
+      ["post", "/v1/agui/helper", { threadId: "", runId: "r", messages: [] }, "invalid_option"],
+      ["get", "/v1/streams/sessions/none", undefined, "not_found"],
+      ["get", "/v1/streams/sessions/none?offset=1", undefined, "invalid_option"],
       ["get", "/v1/watch?topics=nothing", undefined, "invalid_input"],
       ["get", "/v1/watch", undefined, "invalid_option"],
       ["get", "/v1/changes?after=nonsense", undefined, "invalid_option"],
@@ -486,8 +492,28 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
   await post(`${at}/stop`);
   await post(`${at}/read`, { user: "ada", seq: 1 });
   await post(`${at}/compact`);
+  const { sessionId: fork } = await post(`${at}/fork`, { atSeq: 1, users });
+  const edit = { id: "edited", messageId: "m", parts: message.parts, author: "ada", users };
+  await post(`/v1/sessions/${fork}/fork`, { atSeq: 1, users });
+  await post(`${at}/messages`, { ...message, id: "another" });
+  await post(`${at}/edit`, { ...edit, messageId: "another" });
+  await ask("get", `${at}/forks?limit=5`);
+  await post(`${at}/wakes`, { key: "tea", afterMs: 3_600_000, author: "ada" });
+  await ask("get", `${at}/wakes`);
+  await ask("delete", `${at}/wakes/tea`);
+  const { url } = await ask("post", `${at}/files`, "bytes", "application/octet-stream");
+  const hash = url.slice("flotilla-file:".length);
+  await ask("get", `${at}/files/${hash}`);
+  const doc = await ask("post", "/v1/files", "bytes", "application/octet-stream");
+  const { taskId: withFile } = await post("/v1/tasks", { name: "mail", input: { doc } });
+  await ask("get", `/v1/tasks/${withFile}/files/${hash}`);
+  const { path: opened } = await post(`${at}/file-access`);
+  await ask("get", `${opened}${hash}`);
   await ask("put", `${at}/metadata`, { metadata: [], ifVersion: 1 });
   await ask("put", `${at}/members`, { addUsers: ["bob"], agents: ["helper"] });
+  await ask("get", `/v1/streams${at.slice(3)}`);
+  const said = [{ id: "said", role: "user", content: "what is new?" }];
+  await post("/v1/agui/helper", { threadId: "thread", runId: "run", messages: said });
   const about = [at, `${at}/export`, `${at}/turns?limit=5`, `${at}/tasks`, `${at}/owner`];
   for (const path of ["/v1/sessions?user=bob&status=active", ...about]) {
     await ask("get", path);
@@ -496,12 +522,13 @@ async function askAboutSessions(ask: Ask, post: (path: string, body?: unknown) =
   await post("/v1/tickets");
   for (const verb of ["archive", "unarchive"]) await post(`${at}/${verb}`);
   // What goes on for ever is ended from this side, and answers whole then.
+  const ended = open.count;
   const following = [
     ask("get", `${at}/events`),
     ask("get", "/v1/inbox/events?user=ada"),
     ask("get", "/v1/watch?topics=overview,pods"),
   ];
-  await until("all streams", () => open.count === following.length);
+  await until("all streams", () => open.count === ended + following.length);
   streams.end();
   await Promise.all(following);
   await ask("delete", at);
@@ -540,10 +567,15 @@ function asking() {
   ajv.addSchema(closed(document) as object, "doc");
 
   // oxlint-disable-next-line typescript/no-explicit-any
-  const ask = async (method: string, path: string, body?: unknown): Promise<any> => {
+  const ask = async (
+    method: string,
+    path: string,
+    body?: unknown,
+    bodyType = "application/json",
+  ): Promise<any> => {
     const answer = await app.request(path, {
       method,
-      headers: { Host: "localhost", "Content-Type": "application/json" },
+      headers: { Host: "localhost", "Content-Type": bodyType },
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     const type = answer.headers.get("content-type")!.split(";")[0]!;

@@ -5,6 +5,7 @@ import { bulkSpecs } from "./api/acts/bulk.schema.ts";
 import { agentSpecs } from "./api/agents.schema.ts";
 import { auditSpecs } from "./api/access/audit.schema.ts";
 import { deadLetterSpecs } from "./api/dead-letters.schema.ts";
+import { fileSpecs } from "./files/files.schema.ts";
 import { fleetSpecs } from "./api/fleet.schema.ts";
 import { keySpecs } from "./api/access/keys.schema.ts";
 import { quotaSpecs } from "./api/access/quotas.schema.ts";
@@ -16,10 +17,15 @@ import { documented, named, type RouteSpec } from "./api/schema.ts";
 import { sessionSpecs } from "./api/sessions.schema.ts";
 import { taskSpecs } from "./api/tasks.schema.ts";
 import { throttleSpecs } from "./api/throttles.schema.ts";
-import { turnSpecs } from "./api/turns.schema.ts";
+import { turnSpecs } from "./api/conversation/turns.schema.ts";
+import { forkSpecs } from "./api/conversation/forks.schema.ts";
+import { wakeSpecs } from "./api/conversation/wakes.schema.ts";
 import { approvalSpecs } from "./api/waiting/approvals.schema.ts";
 import { whySpecs } from "./api/waiting/why.schema.ts";
 import type { Access } from "./auth/caller.ts";
+import { hookSpecs } from "./hooks/hooks.schema.ts";
+import { agUiSpecs } from "./protocols/ag-ui.schema.ts";
+import { durableStreamSpecs } from "./protocols/durable-streams.schema.ts";
 import { eventStream } from "./event-streams.ts";
 import { changeSpecs } from "./watch/changes.schema.ts";
 import { watchSpecs } from "./watch/watch.schema.ts";
@@ -57,6 +63,10 @@ const statusTexts: Readonly<Record<number, string>> = {
   200: "Success.",
   201: "Created.",
   202: "Accepted: stored, and performed later.",
+  204: "Nothing.",
+  206: "The range that was asked for.",
+  304: "Not modified.",
+  416: "The range isn't within the file.",
   503: "Not ready.",
 };
 
@@ -167,7 +177,9 @@ function responsesOf(spec: RouteSpec): JsonObject {
       [type]: { schema: reference(schema) },
       ...(spec.follows && { [eventStream]: { schema: { type: "string" } } }),
     };
-    responses[status] = { description: statusTexts[Number(status)] ?? "Success.", content };
+    const description = statusTexts[Number(status)] ?? "Success.";
+    const hasBody = status !== "204" && status !== "304";
+    responses[status] = { description, ...(hasBody && { content }) };
   }
   for (const [status, codes] of byStatus(errorsOf(spec))) {
     const isUsual = String(codes) === String(commonByStatus.get(status));
@@ -236,11 +248,17 @@ export const allSpecs: readonly RouteSpec[] = [
   ...Object.values(auditSpecs),
   ...Object.values(approvalSpecs),
   ...Object.values(sessionSpecs),
+  ...Object.values(forkSpecs),
   ...Object.values(turnSpecs),
+  ...Object.values(durableStreamSpecs),
+  ...Object.values(agUiSpecs),
+  ...Object.values(wakeSpecs),
+  ...Object.values(fileSpecs),
   ...Object.values(keySpecs),
   ...Object.values(signInSpecs),
   ...Object.values(quotaSpecs),
   ...Object.values(fleetSpecs),
   ...Object.values(watchSpecs),
   ...Object.values(changeSpecs),
+  ...Object.values(hookSpecs),
 ];

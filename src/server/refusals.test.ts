@@ -7,6 +7,7 @@ import { sharedRedactor } from "../redaction/redactor.ts";
 import { startTestServer } from "./contract/test-server.ts";
 import { createErrorResponder } from "./errors.ts";
 import { frameErrorOf } from "./socket/send-buffer.ts";
+import { waitsInVain } from "../sessions/log/call-deadline.ts";
 
 type Line = { level: string; message: string; fields: Record<string, unknown> };
 
@@ -53,6 +54,13 @@ describe("a refusal", () => {
     const { lines, ask } = answering(() => thrown);
     const answer = await ask();
     expect([answer.status, answer.headers.get("retry-after"), lines]).toEqual([503, "1", []]);
+  });
+
+  test("because only a database that is away has what was asked for say when to ask again", async () => {
+    const { ask } = answering(waitsInVain);
+    const answer = await ask();
+    expect([answer.status, answer.headers.get("retry-after")]).toEqual([503, "5"]);
+    expect(await answer.text()).not.toContain("in vain");
   });
 
   test("for the store's trouble names the store in the log, and nowhere else", async () => {

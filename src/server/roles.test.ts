@@ -112,6 +112,18 @@ const routes: Record<string, Level> = {
   listSignIns: "read",
   endSignIn: "read",
   createSession: "own sessions",
+  editMessage: "own sessions",
+  forkSession: "own sessions",
+  listForks: "read",
+  setWake: "own sessions",
+  listWakes: "read",
+  cancelWake: "operate",
+  uploadFile: "own sessions",
+  readFile: "own sessions",
+  openFiles: "own sessions",
+  readOpenedFile: "open",
+  uploadTaskFile: "admin",
+  readTaskFile: "read",
   listSessions: "read",
   getSession: "read",
   deleteSession: "own sessions",
@@ -129,6 +141,8 @@ const routes: Record<string, Level> = {
   markRead: "own sessions",
   exportSession: "read",
   followSession: "read",
+  readSessionStream: "read",
+  runAgent: "own sessions",
   getInbox: "own sessions",
   followInbox: "own sessions",
   issueTicket: "read",
@@ -138,6 +152,7 @@ const routes: Record<string, Level> = {
   getHome: "open",
   getDocs: "read",
   watchTopics: "read",
+  deliverToHook: "open",
   listChanges: "read",
   listPods: "read of all",
   getFleet: "read of all",
@@ -169,6 +184,8 @@ const frames: {
   regenerate: ["operate", { session }],
   stop: ["operate", { session }],
   read: ["own sessions", { session, seq: 0 }],
+  presence: ["own sessions", { session, typing: true }],
+  presence_leave: ["any caller", { session }],
   inbox: ["own sessions", {}],
   inbox_leave: ["any caller", {}],
   watch: ["read", { topics: ["failures"] }],
@@ -411,7 +428,14 @@ describe("an operator in sessions", () => {
     const { sessionId } = await server.sessions.create("default", { users: ["bob"] });
     const at = `/v1/sessions/${sessionId}`;
     for (const name of ["viewer", "operator"] as const) {
-      for (const path of [at, `${at}/messages`, `${at}/turns`, `${at}/export`, `${at}/events`])
+      for (const path of [
+        at,
+        `${at}/messages`,
+        `${at}/turns`,
+        `${at}/export`,
+        `${at}/events`,
+        `/v1/streams${at.slice(3)}`,
+      ])
         expect([path, (await ask(name, "GET", path)).status]).toEqual([path, 200]);
       const listed = await fetch(`${server.url}/v1/sessions`, { headers: headersOf(name) });
       expect(await listed.text()).toContain(sessionId);
@@ -429,7 +453,14 @@ describe("an operator in sessions", () => {
   test("of a tenant finds no session of another", async () => {
     const { sessionId } = await server.sessions.create("other", { users: ["bob"] });
     const at = `/v1/sessions/${sessionId}`;
-    for (const path of [at, `${at}/messages`, `${at}/turns`, `${at}/export`, `${at}/events`])
+    for (const path of [
+      at,
+      `${at}/messages`,
+      `${at}/turns`,
+      `${at}/export`,
+      `${at}/events`,
+      `/v1/streams${at.slice(3)}`,
+    ])
       expect((await ask("tenant's operator", "GET", path)).status).toBe(404);
     expect((await ask("tenant's operator", "POST", `${at}/archive`)).status).toBe(404);
     const elsewhere = await fetch(`${server.url}${at}`, {
@@ -454,7 +485,9 @@ describe("roles", () => {
       "after agent at before cursor epoch exact flow fromStart group ids incarnation key lastMessageId lastSeq " +
       "limit name parent pod run scope session setAside sinceMs state status tenant topics untilMs user version " +
       // Of the audit, of series and of changes, which hold no payloads.
-      "action actor subject from kind span step to names kinds follow";
+      "action actor subject from kind span step to names kinds follow offset live " +
+      // Of forks, and of files that are uploaded.
+      "atSeq filename size sha256";
     const asked = allSpecs.flatMap(({ query }) => Object.keys(query?.shape ?? {}));
     const others = [...new Set(asked)].filter((name) => !plain.split(" ").includes(name));
     // They do: see "finds tasks by a value of their payload, for callers that may see payloads", and

@@ -6,6 +6,7 @@ import { checkIntegers } from "../base/json.ts";
 import { isStorable } from "../base/options.ts";
 import type { Semaphore } from "../base/semaphore.ts";
 import { accountIn, addressIn, bodyOf, incomingBodyIn, isGone } from "./admission/admission.ts";
+import { countBodyBytes } from "./admission/uploads.ts";
 import type { RouteSpec } from "./api/schema.ts";
 import { callerOf } from "./auth/authenticate.ts";
 import { actorOf, type Caller, requireAccess } from "./auth/caller.ts";
@@ -42,14 +43,14 @@ type RouteAnswer<S extends RouteSpec> = {
 }[keyof S["answers"] & number];
 
 /** An answer that isn't JSON, complete or streamed. */
-type Streamed = string | ReadableStream<Uint8Array>;
+type Streamed = string | ReadableStream<Uint8Array> | null;
 
 type ParamsOf<Path extends string> = Path extends `${string}{${infer Name}}${infer Rest}`
   ? Name | ParamsOf<Rest>
   : never;
 
 type AnyAnswer = {
-  status: 200;
+  status: 200 | 204 | 304;
   body: unknown;
   headers?: Record<string, string>;
   isOwn?: boolean;
@@ -93,7 +94,9 @@ export function route<S extends RouteSpec>(
           request as unknown as RouteRequest<S>,
         )) as unknown as AnyAnswer;
         const { status, body: content, isOwn } = answer;
+        if (status === 204 || status === 304) return c.body(null, status, answer.headers);
         const headers = { "Content-Type": answerType ?? "application/json", ...answer.headers };
+        if (content === null && answerType !== undefined) return c.body(null, status, headers);
         if (content instanceof ReadableStream) return c.body(content, status, headers);
         // As bytes, which take less memory than text while they wait to be read.
         const bytes = Buffer.from(
@@ -113,9 +116,9 @@ export function mount(
   { spec, handle }: Route,
   { serializer, pageSemaphore }: MountParts,
 ): void {
-  const { method, path, query } = spec;
-  const isPage =
-    method === "get" && query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
+  const { method, path, query, waits } = spec;
+  const isList = query !== undefined && ("limit" in query.shape || "cursor" in query.shape);
+  const isPage = method === "get" && isList && !waits;
   app.on(method.toUpperCase(), path.replaceAll(/\{(\w+)\}/g, ":$1"), (c) => {
     if (!spec.open) requireAccess(callerOf(c), spec);
     const answer = () => handle(c, serializer);
@@ -209,6 +212,7 @@ export async function readRequestBody(c: Context, maxBytes: number): Promise<Uin
           { details: { maxBytes } },
         );
       }
+      countBodyBytes(c, bytes);
       chunks.push(chunk);
       incoming?.add(chunk.length);
     }

@@ -11,7 +11,7 @@ import { handlersByName } from "../runtime/handlers.ts";
 import { contents } from "./api/schema.ts";
 import { runSpecs } from "./api/runs.schema.ts";
 import { entrySchema } from "./api/schema.ts";
-import { sessionSchema } from "./api/sessions.schema.ts";
+import { sessionSchema } from "./api/conversation/session.schema.ts";
 import { taskSchema, taskSpecs } from "./api/tasks.schema.ts";
 import type { Caller } from "./auth/caller.ts";
 import { allSpecs } from "./openapi.ts";

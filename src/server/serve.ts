@@ -44,6 +44,7 @@ export type ServeParts = Omit<
   | "serializer"
   | "limits"
   | "quotas"
+  | "hooks"
   | "bodies"
   | "anonymous"
   | "apiKeys"
@@ -98,6 +99,8 @@ export type ListenOptions = {
 // A client that sends its request byte by byte holds a connection no longer than this.
 const headersTimeoutMs = 10_000;
 const requestTimeoutMs = 30_000;
+// Of an upload: as long as storing it may take.
+const uploadTimeoutMs = 20 * 60_000;
 const handshakeTimeoutMs = 10_000;
 const keepAliveTimeoutMs = 5_000;
 export const defaultMaxConnections = 10_000;
@@ -161,7 +164,8 @@ export async function serve(given: ServeParts): Promise<ListeningServer> {
   const used = { authenticator, members, ...shown, limits, quotas, bodies, anonymous };
   const certificate = tls && (await openCertificate(tls, { clock, log }));
   const secure = tls !== undefined;
-  const app = createApp({ ...parts, ...used, apiKeys, origins, pages, dashboard, secure });
+  const { hooks } = parts.server;
+  const app = createApp({ ...parts, ...used, apiKeys, origins, hooks, pages, dashboard, secure });
   const sockets = createSockets({
     sessions,
     members,
@@ -238,6 +242,7 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
       // Once the last answer is sent, a closing server needn't wait for this connection.
       if (closing) server.closeIdleConnections();
     });
+    boundBody(request, clock);
     if (!checkPeer) return void handle(request, response);
     void refusalOf(request.socket).then((error) =>
       error ? refuseRequest(response, error) : handle(request, response),
@@ -303,13 +308,28 @@ export async function listen(app: Hono, options: ListenOptions): Promise<Listeni
   };
 }
 
+const uploadPath = /\/v1\/(?:sessions\/[^/]+\/)?files$/;
+
+/** Ends a connection whose request takes too long to arrive. Node bounds only the longest of them. */
+function boundBody(request: IncomingMessage, clock: Clock): void {
+  const { headers, method, url = "", socket } = request;
+  const hasBody = headers["content-length"] !== undefined || "transfer-encoding" in headers;
+  const isUpload = method === "POST" && uploadPath.test(url.split("?", 1)[0]!);
+  if (!hasBody || isUpload) return;
+  const cancel = clock.after(requestTimeoutMs, () => {
+    if (!request.complete) socket.destroy();
+  });
+  request.once("close", cancel);
+}
+
 function openServer(
   certificate: Certificate | undefined,
   answer: (request: IncomingMessage, response: ServerResponse) => void,
 ): Server {
   const limits = {
     headersTimeout: headersTimeoutMs,
-    requestTimeout: requestTimeoutMs,
+    // Of uploads; `boundBody` ends all others sooner.
+    requestTimeout: uploadTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     connectionsCheckingInterval: 1_000,
   };

@@ -102,6 +102,7 @@ test("a result that is sent again is the one that was stored, also where the ans
     ...time,
     maxPayloadBytes: 1_000,
     localHeader: () => undefined,
+    router: { submit: () => Promise.reject(new Error("nothing is to be stored")), close() {} },
   } as Partial<ServiceParts> as ServiceParts);
   const result = { author: "ada", messageId: "a", results: [{ toolCallId: "c", output: "yes" }] };
   const again = service.toolResult("default", "s", { ...result, id: "told" });

@@ -2,35 +2,46 @@ import { type ActAbout, entryOf } from "../audit/act.ts";
 import { currentActor, isOperator } from "../audit/actor.ts";
 import { readFull } from "../audit/sql.ts";
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, hasCode } from "../base/errors.ts";
+import { FlotillaError, hasCode, storeAwayCodes } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
 import { encodeJson } from "../base/json.ts";
 import { checkNumber, checkText } from "../base/options.ts";
 import { fitPage, maxPageBytes } from "../base/page.ts";
 import type { Random } from "../base/random.ts";
+import { settledWithin } from "../base/timeout.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
+import type { Files } from "../files/files.ts";
+import { takeFiles, type TakenFiles } from "../files/take.ts";
 import { linksOf } from "../links/links.ts";
-import { type Entry, estimateMessageTokens, type TurnView } from "../protocol/message.ts";
+import { type Entry, estimateMessageTokens } from "../protocol/message.ts";
 import { coldReads, type Database } from "../store/database.ts";
 import { auditFull } from "../store/audit.ts";
 import { prepareLoggedTasks, type TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
 import type { NewTask } from "../tasks/sql/enqueue.ts";
 import type { Audited, Target, Traced } from "./conversation/command.ts";
-import { maxAgents, type Header, maxUsers, type Turn } from "./conversation/header.ts";
+import { maxAgents, type Header, maxUsers } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
 import type { Inboxes } from "./inbox.ts";
+import { createForks } from "./fork.ts";
+import type { ForkCollector } from "./fork-collector.ts";
 import { type Ahead, listSessions, readSession, readSessionAhead } from "./list.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Reads } from "./log/journal.ts";
 import type { Heads } from "./log/heads.ts";
+import { createLastPages } from "./last-pages.ts";
 import { type CallDeadline, startDeadline } from "./log/call-deadline.ts";
-import type { Joined, SessionService, SessionView, Sink } from "./service.ts";
+import { attend } from "./people/attend.ts";
+import type { People } from "./people/people.ts";
+import type { GetOptions, Joined, SessionService, SessionView } from "./service.ts";
+import { pageOfTurns } from "./turn-page.ts";
 import { createToolResults } from "./tool-results.ts";
+import { createWakeCalls, createWakes } from "./wakes.ts";
 import {
   checkCreate,
   checkMessage,
   checkNames,
   checkSessionId,
+  checkGivenId,
   maxIdChars,
   maxMetadataBytes,
 } from "./validate.ts";
@@ -44,10 +55,13 @@ export type ServiceParts = {
   router: CommandRouter;
   hub: Hub;
   inboxes: Inboxes;
+  people: Pick<People, "enter">;
+  forks: Pick<ForkCollector, "letGo">;
   ids: Ids;
   clock: Clock;
   random: Random;
   maxPayloadBytes: number;
+  files: Pick<Files, "keep" | "upload">;
   /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
   /** The journal, if it is ahead of the database. */
@@ -57,6 +71,8 @@ export type ServiceParts = {
 };
 
 const maxPageEntries = 1_000;
+// A database that hangs holds up no act that its log can store.
+const auditLookMs = 1_000;
 /** How far back the last answer is searched. */
 const maxLastAnswerEntries = 200;
 const lastAnswerPageBytes = 256 * 1024;
@@ -69,6 +85,7 @@ const maxLookups = 5;
 export function createService(parts: ServiceParts): SessionService {
   const { database, journal, coldJournal, heads, router, hub, ids, maxPayloadBytes } = parts;
 
+  const lastPages = createLastPages(parts);
   const tracedBy = (headers: TraceHeaders | undefined): Traced => {
     const trace = parts.currentTrace?.(headers) ?? null;
     return trace === null ? {} : { trace };
@@ -85,10 +102,14 @@ export function createService(parts: ServiceParts): SessionService {
     throw noSession(sessionId);
   };
 
-  const view = async (tenant: string, sessionId: string): Promise<SessionView> => {
+  const view = async (
+    tenant: string,
+    sessionId: string,
+    options: Pick<GetOptions, "withoutMetadata"> = {},
+  ): Promise<SessionView> => {
     checkSessionId(sessionId);
     const found = parts.ahead
-      ? await readSessionAhead(parts.ahead, database, tenant, sessionId)
+      ? await readSessionAhead(parts.ahead, database, { tenant, sessionId, ...options })
       : await readSession(database, tenant, sessionId);
     if (found) return found;
     throw noSession(sessionId);
@@ -136,6 +157,22 @@ export function createService(parts: ServiceParts): SessionService {
     return entry?.seq === seq ? (entry.tasks ?? []) : [];
   };
 
+  let wasAuditFull = false;
+  /**
+   * Where logs may be ahead of the database, what it said last counts while it is away: the entry of an act is in
+   * the record, and reaches the database with it.
+   */
+  const isAuditFull = async (): Promise<boolean> => {
+    const read = async () => (await database.read(readFull())).length > 0;
+    if (!parts.ahead) return startDeadline(parts).read(read);
+    try {
+      wasAuditFull = (await settledWithin(parts.clock, auditLookMs, read())) ?? wasAuditFull;
+    } catch (error) {
+      if (!hasCode(error, ...storeAwayCodes)) throw error;
+    }
+    return wasAuditFull;
+  };
+
   /**
    * The entry of an act on a session, which the owner of its log stores with the command if the actor isn't
    * a member. What a program does with the sessions of its users is no operator's act.
@@ -148,8 +185,7 @@ export function createService(parts: ServiceParts): SessionService {
   ): Promise<Audited> => {
     const actor = currentActor();
     if (!actor || actor.kind === "program") return {};
-    const full = await startDeadline(parts).read(() => database.read(readFull()));
-    if (full.length > 0) throw auditFull();
+    if (await isAuditFull()) throw auditFull();
     const about = { action, subject: sessionId, ...(filter && { filter }) };
     const user = actor.user ?? author;
     // With the tenant of the session, which a command line without one has to name.
@@ -188,6 +224,14 @@ export function createService(parts: ServiceParts): SessionService {
     }
   };
 
+  /** Before the message: what it refers to is never collected, and a session that isn't gets no files. */
+  const keepFiles = async (tenant: string, sessionId: string, files: TakenFiles): Promise<void> => {
+    await startDeadline(parts).read(() => headerOf(tenant, sessionId));
+    await parts.files.keep(tenant, sessionId, files);
+  };
+
+  const wakes = createWakes({ ...parts, submit: router.submit, tracedBy });
+
   return {
     async create(tenant, input) {
       checkCreate(input);
@@ -196,14 +240,25 @@ export function createService(parts: ServiceParts): SessionService {
         metadata === undefined
           ? null
           : encodeJson("the metadata", metadata, { maxBytes: maxMetadataBytes });
-      const command = { type: "create", sessionId, tenant, agents, users, metadata: text } as const;
+      const about = { sessionId, tenant, agents, users, metadata: text };
+      const isFresh = input.sessionId === undefined;
+      const command = { type: "create", ...about, ...(isFresh && { isFresh }) } as const;
       const deadline = startDeadline(parts);
       await router.submit(tenant, sessionId, command);
       return deadline.read(() => view(tenant, sessionId));
     },
-    get: (tenant, sessionId, { retries = false } = {}) =>
-      retries ? startDeadline(parts).read(() => view(tenant, sessionId)) : view(tenant, sessionId),
-    list: (tenant, options) => listSessions(coldReads(database), tenant, options, parts.clock),
+    get(tenant, sessionId, { retries = false, ...options } = {}) {
+      const read = () => view(tenant, sessionId, options);
+      return retries ? startDeadline(parts).read(read) : read();
+    },
+    async list(tenant, options) {
+      const behindMs = parts.ahead?.behindMs();
+      const read = () => listSessions(coldReads(database), tenant, options, parts.clock);
+      if (behindMs === undefined) return read();
+      // From before the read: what is stored meanwhile may be missing.
+      const asOf = parts.clock.now() - behindMs;
+      return lastPages.read({ ...options, tenant }, async () => ({ ...(await read()), asOf }));
+    },
     async entries(tenant, sessionId, { after = 0, limit = 100 }) {
       checkNumber("after", after, { min: 0, max: Number.MAX_SAFE_INTEGER });
       checkNumber("limit", limit, { min: 1, max: maxPageEntries });
@@ -216,22 +271,9 @@ export function createService(parts: ServiceParts): SessionService {
       const next = entries.length > 0 && reached < lastSeq ? reached : null;
       return { entries, next, lastSeq, incarnation: head!.incarnation };
     },
-    async turns(tenant, sessionId, { cursor, limit = 100 } = {}) {
-      checkNumber("limit", limit, { min: 1, max: maxPageEntries });
-      const before = cursor === undefined ? undefined : turnCursorOf(cursor);
+    async turns(tenant, sessionId, options) {
       const { work } = await headerOf(tenant, sessionId, coldJournal);
-      const read = await coldJournal.turns(sessionId, { before, limit: limit + 1 });
-      const ended = read.slice(0, limit);
-      const last = read.length > limit ? ended.at(-1) : undefined;
-      const open = before === undefined && work?.type === "turn" && work.attempt > 0 ? work : null;
-      // It may have ended between the two reads.
-      const hasEnded = ended.some(
-        ({ epoch, attempt }) => epoch === open?.epoch && attempt === open.attempt,
-      );
-      return {
-        turns: open && !hasEnded ? [turnUnderWay(open), ...ended] : ended,
-        next: last ? `${last.epoch}.${last.attempt}` : null,
-      };
+      return pageOfTurns(coldJournal, { sessionId, work }, options);
     },
     async started(tenant, sessionId) {
       await headerOf(tenant, sessionId, coldJournal);
@@ -242,10 +284,17 @@ export function createService(parts: ServiceParts): SessionService {
       await headerOf(tenant, sessionId);
       return (await journal.storedIds([{ sessionId, clientId: id }])).length > 0;
     },
+    async upload(tenant, sessionId, content, file) {
+      await startDeadline(parts).read(() => headerOf(tenant, sessionId));
+      return parts.files.upload(tenant, sessionId, content, file);
+    },
     async send(tenant, sessionId, message) {
       checkSessionId(sessionId);
-      checkMessage(message, maxPayloadBytes);
-      const { id = ids.next(), role = "user", author, parts: messageParts, metadata, to } = message;
+      const files = takeFiles(message.parts);
+      const messageParts = files?.parts ?? message.parts;
+      checkMessage({ ...message, parts: messageParts }, maxPayloadBytes);
+      if (files) await keepFiles(tenant, sessionId, files);
+      const { id = ids.next(), role = "user", author, metadata, to } = message;
       const { tokens = estimateMessageTokens(messageParts) } = message;
       const traced = tracedBy(message.trace);
       const tasks = message.tasks && (await prepareTasks(tenant, sessionId, message.tasks, traced));
@@ -269,6 +318,15 @@ export function createService(parts: ServiceParts): SessionService {
         : tasks.map(({ taskId }) => taskId);
       return { ...sent, tasks: taskIds.map((taskId) => ({ taskId })) };
     },
+    ...createForks({
+      ...parts,
+      tracedBy,
+      headerOf,
+      view,
+      startDeadline: () => startDeadline(parts),
+      keepFiles,
+      letGo: (sessionId) => parts.forks.letGo(sessionId),
+    }),
     ...createToolResults({
       journal,
       router,
@@ -280,8 +338,16 @@ export function createService(parts: ServiceParts): SessionService {
       submitAbout,
       operatedAs,
     }),
+    ...createWakeCalls({
+      wakes,
+      submit: router.submit,
+      headerOf,
+      startDeadline: () => startDeadline(parts),
+      operatedAs,
+    }),
+    fireWake: wakes.fire,
     async regenerate(tenant, sessionId, { id = ids.next(), messageId, trace }) {
-      checkText("id", id, { max: maxIdChars });
+      checkGivenId("id", id);
       const traced = tracedBy(trace);
       const audited = operatedAs("sessions.regenerate", { tenant, sessionId });
       const ofCaller = { ...traced, ...(audited && (await audited)) };
@@ -361,6 +427,7 @@ export function createService(parts: ServiceParts): SessionService {
       checkSessionId(sessionId);
       const audited = await auditedAs("sessions.remove", { tenant, sessionId });
       await router.submit(tenant, sessionId, { type: "delete", ...audited });
+      await parts.forks.letGo(sessionId);
     },
     join(tenant, sessionId, position, sink) {
       let joined: Joined | undefined;
@@ -384,20 +451,12 @@ export function createService(parts: ServiceParts): SessionService {
         },
       };
     },
+    presence: (tenant, sessionId, user, sink) =>
+      attend(parts.people, { sessionId, user, sink }, () =>
+        headerOf(tenant, sessionId, coldJournal),
+      ),
     inbox: (tenant, user, sink) => parts.inboxes.open(tenant, user, sink),
   };
-}
-
-function turnCursorOf(cursor: string): { epoch: number; attempt: number } {
-  const [epoch, attempt] = /^\d{1,15}\.\d{1,9}$/.test(cursor) ? cursor.split(".").map(Number) : [];
-  if (epoch !== undefined && attempt !== undefined) return { epoch, attempt };
-  throw new FlotillaError("invalid_input", "the cursor is not one that a page of turns has given");
-}
-
-function turnUnderWay(turn: Turn): TurnView {
-  const { epoch, attempt, agent, runner, beganAtMs = 0 } = turn;
-  const open = { firstChunkAtMs: null, endedAtMs: null, outcome: null, usage: null };
-  return { epoch, attempt, agent, podId: runner, beganAtMs, ...open };
 }
 
 /** True when the owner says that the answer was replaced after it was read. */
@@ -407,56 +466,4 @@ function isReplaced(error: unknown): boolean {
 
 function noSession(sessionId: string): FlotillaError {
   return new FlotillaError("not_found", `there is no session ${sessionId.slice(0, 80)}`);
-}
-
-type CallName = Exclude<keyof SessionService, "join" | "inbox">;
-type CallResult<Name extends CallName> = Awaited<ReturnType<SessionService[Name]>>;
-
-/** A service that is created on its first call. If it cannot be created, every call rejects. */
-export function lazyService(make: () => SessionService): SessionService {
-  // Not an async function: every message passes here, and would wait for one promise more.
-  const call =
-    <Name extends CallName>(name: Name) =>
-    (...args: Parameters<SessionService[Name]>): Promise<CallResult<Name>> => {
-      try {
-        return (make()[name] as (...all: unknown[]) => Promise<CallResult<Name>>)(...args);
-      } catch (error) {
-        return Promise.reject(error as Error);
-      }
-    };
-  const subscribe = (sink: Sink<never>, follow: (service: SessionService) => Joined): Joined => {
-    try {
-      return follow(make());
-    } catch (error) {
-      sink.fail(error);
-      const ready = Promise.reject(error as Error);
-      ready.catch(() => {});
-      return { ready, leave: () => {} };
-    }
-  };
-  return {
-    create: call("create"),
-    get: call("get"),
-    list: call("list"),
-    entries: call("entries"),
-    turns: call("turns"),
-    started: call("started"),
-    isStored: call("isStored"),
-    send: call("send"),
-    toolResult: call("toolResult"),
-    signal: call("signal"),
-    bring: call("bring"),
-    regenerate: call("regenerate"),
-    stop: call("stop"),
-    read: call("read"),
-    setMetadata: call("setMetadata"),
-    changeMembers: call("changeMembers"),
-    compact: call("compact"),
-    archive: call("archive"),
-    unarchive: call("unarchive"),
-    remove: call("remove"),
-    join: (tenant, sessionId, position, sink) =>
-      subscribe(sink, (service) => service.join(tenant, sessionId, position, sink)),
-    inbox: (tenant, user, sink) => subscribe(sink, (service) => service.inbox(tenant, user, sink)),
-  };
 }

@@ -1,7 +1,15 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Chunk } from "../protocol/chunk.ts";
+import type { Person } from "../protocol/frames.ts";
 import type { Entry, SessionState } from "../protocol/message.ts";
-import type { InboxEvent, Joined, JoinPosition, FeedEvent, Sink } from "./service.ts";
+import type {
+  FeedEvent,
+  InboxEvent,
+  Joined,
+  JoinPosition,
+  PresenceEvent,
+  Sink,
+} from "./service.ts";
 
 /** Events of a conversation, one by one. */
 export type ChatEvent =
@@ -39,6 +47,16 @@ export function inboxEventsOf(
   { signal }: { signal?: AbortSignal },
 ): AsyncIterableIterator<InboxEvent> {
   return loopOver(open, { flattened: (event) => [event], signal });
+}
+
+/** Who has a session open as an async iterator: each time everyone. */
+export function presenceOf(
+  open: (sink: Sink<PresenceEvent | { readonly type: "deleted" }>) => Joined,
+  { signal }: { signal?: AbortSignal },
+): AsyncIterableIterator<readonly Person[]> {
+  const flattened = (event: PresenceEvent | { readonly type: "deleted" }) =>
+    event.type === "presence" ? [event.people] : [];
+  return loopOver(open, { flattened, signal });
 }
 
 type LoopOptions<Event, Each> = {

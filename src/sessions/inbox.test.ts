@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { movableClock, eventLoopTurns } from "../base/contract/movable-clock.ts";
+import { FlotillaError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { createHubHarness, joinAs, settled, upTo } from "./contract/delivery-harness.ts";
 import { createInboxes, type Inboxes } from "./inbox.ts";
@@ -189,6 +190,167 @@ describe("an inbox", () => {
   });
 });
 
+describe("an inbox whose store follows", () => {
+  const away = new FlotillaError("store_unavailable", "the store is away");
+  const asOfs = (events: readonly InboxEvent[]) =>
+    events.map((event) => ("asOf" in event ? event.asOf : undefined));
+
+  test("says as of when it is while the store is away, and that it is up to date afterwards", async () => {
+    const { store, inbox, clock, touch, reads } = scened({ behindMs: () => 0 });
+    store.set("a", item("a", 1));
+    const reader = read(inbox);
+    await reader.joined.ready;
+    await clock.advance(10_000);
+    const comparedMs = clock.now();
+    expect(asOfs(reader.events)).toEqual([undefined]);
+    reads.error = away;
+    touch("a");
+    await clock.advance(60_000);
+    // Once, however often it can't be read.
+    expect(reader.events.slice(1)).toEqual([
+      { type: "changed", sessions: [], asOf: expect.any(Number) },
+    ]);
+    const { asOf } = reader.events[1] as { asOf: number };
+    expect(asOf).toBeLessThanOrEqual(comparedMs);
+    expect(asOf).toBeGreaterThan(comparedMs - 35_000);
+    const late = read(inbox);
+    await late.joined.ready;
+    expect(late.events).toEqual([{ type: "snapshot", sessions: [item("a", 1)], asOf }]);
+    reads.error = undefined;
+    await clock.advance(3_000);
+    expect(reader.events.slice(2)).toEqual([{ type: "changed", sessions: [] }]);
+    inbox.close();
+    expect(clock.timers).toBe(0);
+  });
+
+  test("says so, too, where the store can be read and is far behind", async () => {
+    let behindMs = 100;
+    const { store, inbox, clock } = scened({ behindMs: () => behindMs });
+    store.set("a", item("a", 1));
+    const reader = read(inbox);
+    await reader.joined.ready;
+    await clock.advance(5_000);
+    behindMs = 20_000;
+    await clock.advance(30_000);
+    const seen = reader.events.length;
+    const { asOf } = reader.events[1] as { asOf: number };
+    expect(clock.now() - asOf).toBeGreaterThanOrEqual(20_000);
+    expect(clock.now() - asOf).toBeLessThan(55_000);
+    store.set("a", item("a", 2));
+    await clock.advance(5_000);
+    expect(sessionsOf(reader.events)).toEqual({ a: 2 });
+    expect(asOfs(reader.events.slice(seen)).every((each) => each! > asOf)).toBe(true);
+    behindMs = 100;
+    await clock.advance(6_000);
+    expect(asOfs(reader.events).at(-1)).toBeUndefined();
+    inbox.close();
+  });
+
+  test("has one line in the log when the store goes away and one when it is back, for all inboxes", async () => {
+    const { inbox, clock, reads, lines } = scened({ behindMs: () => 0 });
+    const open = (user: string) => inbox.open("acme", user, { push: () => true, fail: () => {} });
+    for (const each of upTo(20)) await open(`user ${each}`).ready;
+    reads.error = away;
+    const before = reads.count;
+    await clock.advance(600_000);
+    // One that nobody had open fails at once, each time.
+    for (const each of upTo(20)) await open(`late ${each}`).ready.catch(() => {});
+    expect(reads.count - before).toBeGreaterThan(1_000);
+    reads.error = undefined;
+    await clock.advance(10_000);
+    const ofOutage = [
+      "inboxes can't be read: they stay as they are, and are read again",
+      "inboxes can be read again",
+    ];
+    expect(lines).toEqual(ofOutage);
+    // A store that answers now and then fills no log either.
+    for (let times = 0; times < 30; times++) {
+      reads.error = away;
+      await clock.advance(6_000);
+      reads.error = undefined;
+      await clock.advance(6_000);
+    }
+    expect(lines.length).toBeLessThanOrEqual(2 + 2 * 6);
+    inbox.close();
+  });
+
+  test("that alone can't be read has one line, until it could be", async () => {
+    const { inbox, clock, reads, lines } = scened();
+    const reader = read(inbox);
+    await reader.joined.ready;
+    for (let times = 0; times < 2; times++) {
+      reads.error = new Error("a row is odd");
+      await clock.advance(100_000);
+      reads.error = undefined;
+      await clock.advance(40_000);
+    }
+    expect(lines).toEqual(Array(2).fill("an inbox can't be read: trying again"));
+    inbox.close();
+  });
+
+  test("is shown again to who opens it while the store is away, for ten minutes, and then can't be read", async () => {
+    const { store, inbox, clock, reads } = scened({ behindMs: () => 0 });
+    store.set("a", item("a", 1));
+    const early = read(inbox);
+    await early.joined.ready;
+    early.joined.leave();
+    reads.error = away;
+    await clock.advance(300_000);
+    const reader = read(inbox);
+    await reader.joined.ready;
+    const shown = reader.events[0] as Extract<InboxEvent, { type: "snapshot" }>;
+    expect(shown.sessions).toEqual([item("a", 1)]);
+    expect(clock.now() - shown.asOf!).toBeGreaterThanOrEqual(300_000);
+    const another = inbox.open("acme", "ben", { push: () => true, fail: () => {} });
+    await expect(another.ready).rejects.toBe(away);
+    await clock.advance(310_000);
+    // Who has it open keeps it, and who comes now gets an error.
+    expect(reader.failed).toBeUndefined();
+    const late = read(inbox);
+    await expect(late.joined.ready).rejects.toBe(away);
+    expect([late.failed, late.events]).toEqual([away, []]);
+    reader.joined.leave();
+    const later = read(inbox);
+    await expect(later.joined.ready).rejects.toBe(away);
+    reads.error = undefined;
+    const back = read(inbox);
+    await back.joined.ready;
+    expect(back.events).toEqual([{ type: "snapshot", sessions: [item("a", 1)] }]);
+    inbox.close();
+    expect(clock.timers).toBe(0);
+  });
+
+  test("without readers is remembered for those that were closed last, twenty thousand sessions of them", async () => {
+    const { store, inbox, clock, reads } = scened({ behindMs: () => 0 });
+    for (const each of upTo(100)) store.set(`s${each}`, item(`s${each}`, 1));
+    const open = (user: string) => inbox.open("acme", user, { push: () => true, fail: () => {} });
+    for (const each of upTo(300)) {
+      const joined = open(`user ${each}`);
+      await joined.ready;
+      joined.leave();
+    }
+    reads.error = away;
+    await expect(open("user 1").ready).rejects.toBe(away);
+    await expect(open("user 300").ready).resolves.toBeUndefined();
+    inbox.close();
+    expect(clock.timers).toBe(0);
+  });
+
+  test("says nothing of its age where its store has the logs", async () => {
+    const { store, inbox, clock, touch, reads } = scened();
+    store.set("a", item("a", 1));
+    const reader = read(inbox);
+    await reader.joined.ready;
+    reads.error = away;
+    touch("a");
+    await clock.advance(60_000);
+    expect(asOfs(reader.events)).toEqual([undefined]);
+    reader.joined.leave();
+    await expect(read(inbox).joined.ready).rejects.toBe(away);
+    inbox.close();
+  });
+});
+
 describe("the sessions of a watched user", () => {
   test("are reported here, from here and from other pods, until the last watcher leaves", async () => {
     const scene = await createHubHarness();
@@ -351,7 +513,7 @@ describe("the sessions of a watched user", () => {
 });
 
 /** An inbox over sessions that a test changes as it likes. */
-function scened() {
+function scened({ behindMs }: { behindMs?: () => number | undefined } = {}) {
   const clock = movableClock();
   const store = new Map<string, InboxItem>();
   const listeners = new Set<
@@ -364,9 +526,15 @@ function scened() {
     gate: undefined as PromiseWithResolvers<void> | undefined,
     error: undefined as Error | undefined,
   };
+  const lines: string[] = [];
   const inbox = createInboxes({
     clock,
-    log: silentLogger,
+    log: {
+      ...silentLogger,
+      info: (_, text) => lines.push(text),
+      warn: (_, text) => lines.push(text),
+    },
+    ...(behindMs && { behindMs }),
     hub: {
       watchUser(tenant, user) {
         watching.add(`${tenant}/${user}`);
@@ -392,7 +560,7 @@ function scened() {
   const miss = () => {
     for (const listener of listeners) listener(undefined);
   };
-  return { clock, store, inbox, reads, touch, miss, watching };
+  return { clock, store, inbox, reads, touch, miss, watching, lines };
 }
 
 function read(inbox: Inboxes, push: () => boolean = () => true) {

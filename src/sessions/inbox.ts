@@ -1,8 +1,9 @@
 import type { Clock } from "../base/clock.ts";
-import { FlotillaError, messageOf, tooManyReads } from "../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, storeAwayCodes, tooManyReads } from "../base/errors.ts";
 import { createSemaphore } from "../base/semaphore.ts";
 import type { Logger } from "../base/log.ts";
 import type { Hub } from "./delivery/delivery.ts";
+import { maxShownAgeMs } from "./last-pages.ts";
 import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
 
 /**
@@ -10,6 +11,9 @@ import type { InboxEvent, InboxItem, Joined, Sink } from "./service.ts";
  * item is read from the store, for all changed sessions together and a few times a second at most. So
  * unread counts are right in whatever order events arrive. A comparison with the store now and then finds
  * missed changes. All sockets of a user share one inbox.
+ *
+ * Where logs are ahead of the store, an inbox may miss what isn't there yet, and can't be read while the store
+ * is away. Its events then have `asOf`, the time up to which it has everything, until it is up to date again.
  */
 export type Inboxes = {
   open(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
@@ -20,6 +24,8 @@ export type InboxesParts = {
   hub: Pick<Hub, "watchUser" | "onTouched">;
   clock: Clock;
   log: Logger;
+  /** How long ago the store had everything; undefined where that isn't told. */
+  behindMs?: () => number | undefined;
   readInbox: (
     tenant: string,
     user: string,
@@ -38,6 +44,12 @@ type UserInbox = {
   changed: Set<string>;
   /** When to compare the whole inbox with the store. */
   compareAtMs: number;
+  /** When the store had all that the last comparison found, by both clocks; undefined where that isn't told. */
+  comparedTo: { readonly asOf: number; readonly atMs: number } | undefined;
+  /** Why it can't be read; undefined where it could be. */
+  error: unknown;
+  /** What its events say: undefined while it is up to date. */
+  asOf: number | undefined;
   readMs: number;
   reading: boolean;
   cancel: (() => void) | undefined;
@@ -52,9 +64,25 @@ const maxReadWaitMs = 30_000;
 /** More changed sessions than this cause a comparison of the whole inbox. */
 const maxChanged = 200;
 const maxItems = 1_000;
+/** Why none can be read, if one can't. */
+const unreadableCodes = [...storeAwayCodes, "overloaded"] as const;
+/** How far an inbox may be behind and say nothing of it. */
+const noticeableMs = 5_000;
+/** Sessions of inboxes without readers, which are shown again while the store is away. */
+const maxKeptItems = 20_000;
+/** How often it is said at most that inboxes can't be read. */
+const failureEveryMs = 60_000;
 
-export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inboxes {
+/** An inbox as it was when its last reader left. */
+type LastInbox = Pick<UserInbox, "comparedTo"> & { readonly items: Map<string, InboxItem> };
+
+export function createInboxes(parts: InboxesParts): Inboxes {
+  const { hub, clock, log, readInbox, behindMs = () => undefined } = parts;
   const boxes = new Map<string, UserInbox>();
+  const lastInboxes = new Map<string, LastInbox>();
+  let keptItems = 0;
+  let failedMs = -Infinity;
+  let isFailing = false;
   const { run: read } = createSemaphore(maxConcurrentReads, {
     clock,
     waitMs: maxReadWaitMs,
@@ -78,16 +106,35 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
     const isWhole = !box.items || box.readMs >= box.compareAtMs || changed.size > maxChanged;
     try {
       await read(() => (isWhole ? compare(box) : update(box, [...changed])));
+      if (isFailing) log.info({}, "inboxes can be read again");
+      isFailing = false;
     } catch (error) {
-      if (!box.items) return failAll(box, error);
+      logFailure(box, error);
+      if (!box.items && !showLast(box, error)) return failAll(box, error);
       for (const sessionId of changed) box.changed.add(sessionId);
+      setBehind(box, error);
       if (isWhole) box.compareAtMs = 0;
-      log.warn({ user: box.user, error: messageOf(error) }, "reading an inbox failed, retrying");
       box.readMs += 1_000;
     } finally {
       box.reading = false;
     }
     schedule(box);
+  };
+
+  /** One line for all inboxes while the store is away, and one for each that can't be read otherwise. */
+  const logFailure = (box: UserInbox, error: unknown): void => {
+    const facts = { error: messageOf(error) };
+    if (!hasCode(error, ...unreadableCodes)) {
+      // The first read's failure is its readers' to report.
+      if (!box.items || box.error !== undefined) return;
+      return log.warn({ user: box.user, ...facts }, "an inbox can't be read: trying again");
+    }
+    const nowMs = clock.monotonic();
+    // A store that is overloaded answers some, so that this may begin and end many times a second.
+    if (isFailing || nowMs - failedMs < failureEveryMs) return;
+    isFailing = true;
+    failedMs = nowMs;
+    log.warn(facts, "inboxes can't be read: they stay as they are, and are read again");
   };
 
   /** Reads some sessions, and publishes what has changed. */
@@ -103,19 +150,64 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
 
   const compare = async (box: UserInbox): Promise<void> => {
     const { items } = box;
+    const atMs = clock.monotonic();
     // Set before the read, so that a change missed during it causes another comparison.
-    box.compareAtMs = clock.monotonic() + (items ? compareEveryMs : firstCompareMs);
+    box.compareAtMs = atMs + (items ? compareEveryMs : firstCompareMs);
+    const behind = behindMs();
+    const comparedTo =
+      behind === undefined ? undefined : { asOf: clock.now() - behind, atMs: atMs - behind };
     const found = await readInbox(box.tenant, box.user);
+    box.comparedTo = comparedTo;
     if (!items) {
-      box.items = new Map(found.map((item) => [item.sessionId, item]));
-      for (const sink of box.sinks) push(box, sink, { type: "snapshot", sessions: found });
-      return box.first.resolve();
+      show(box, new Map(found.map((item) => [item.sessionId, item])));
+      return;
     }
+    setBehind(box, undefined);
     publish(box, found, []);
     // The others may be gone, or just too old to be on the first page.
     const present = new Set(found.map(({ sessionId }) => sessionId));
     const rest = [...items.keys()].filter((sessionId) => !present.has(sessionId));
     if (rest.length > 0) await update(box, rest);
+  };
+
+  /** Sends an inbox for the first time. */
+  const show = (box: UserInbox, items: Map<string, InboxItem>, error?: unknown): void => {
+    box.items = items;
+    box.error = error;
+    box.asOf = asOfNow(box);
+    for (const sink of box.sinks) push(box, sink, snapshotOf(box));
+    box.first.resolve();
+  };
+
+  /** Shows what the user's inbox was before, and returns false if nothing is known of it, or that is too old. */
+  const showLast = (box: UserInbox, error: unknown): boolean => {
+    const last = hasCode(error, ...unreadableCodes) && takeLast(box);
+    if (!last || isTooOld(last)) return false;
+    box.comparedTo = last.comparedTo;
+    show(box, last.items, error);
+    return true;
+  };
+
+  const isTooOld = ({ comparedTo }: Pick<UserInbox, "comparedTo">): boolean =>
+    comparedTo !== undefined && clock.monotonic() - comparedTo.atMs > maxShownAgeMs;
+
+  /** What an inbox has to say of its age. */
+  const asOfNow = ({ comparedTo, error }: UserInbox): number | undefined => {
+    if (!comparedTo) return undefined;
+    const isOld = error !== undefined || clock.monotonic() - comparedTo.atMs >= noticeableMs;
+    return isOld ? comparedTo.asOf : undefined;
+  };
+
+  /** Notes how its last comparison went, and tells readers if its age isn't what they know. */
+  const setBehind = (box: UserInbox, error: unknown): void => {
+    box.error = error;
+    const asOf = asOfNow(box);
+    if (asOf !== undefined) {
+      box.compareAtMs = Math.min(box.compareAtMs, clock.monotonic() + noticeableMs);
+    }
+    if (asOf === box.asOf) return;
+    box.asOf = asOf;
+    for (const sink of box.sinks) push(box, sink, { type: "changed", sessions: [], ...aged(box) });
   };
 
   const publish = (box: UserInbox, found: readonly InboxItem[], gone: readonly string[]): void => {
@@ -132,7 +224,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       items.delete(sessionId);
     }
     for (const sink of box.sinks) {
-      if (sessions.length > 0) push(box, sink, { type: "changed", sessions });
+      if (sessions.length > 0) push(box, sink, { type: "changed", sessions, ...aged(box) });
       if (sessionIds.length > 0) push(box, sink, { type: "removed", sessionIds });
     }
   };
@@ -148,7 +240,21 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
     box.unwatch();
     const key = keyOf(box.tenant, box.user);
     if (boxes.get(key) === box) boxes.delete(key);
+    keepLast(key, box);
   };
+  const keepLast = (key: string, { items, comparedTo }: UserInbox): void => {
+    if (!items || !comparedTo) return;
+    forgetLast(key);
+    lastInboxes.set(key, { items, comparedTo });
+    keptItems += weightOf(items);
+    while (keptItems > maxKeptItems) forgetLast(lastInboxes.keys().next().value!);
+  };
+  const forgetLast = (key: string): LastInbox | undefined => {
+    const last = lastInboxes.get(key);
+    if (lastInboxes.delete(key)) keptItems -= weightOf(last!.items);
+    return last;
+  };
+  const takeLast = (box: UserInbox) => forgetLast(keyOf(box.tenant, box.user));
   const failAll = (box: UserInbox, error: unknown): void => {
     const sinks = [...box.sinks];
     box.sinks.clear();
@@ -167,6 +273,9 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       first: Promise.withResolvers<void>(),
       changed: new Set(),
       compareAtMs: 0,
+      comparedTo: undefined,
+      error: undefined,
+      asOf: undefined,
       readMs: -Infinity,
       reading: false,
       cancel: undefined,
@@ -195,6 +304,12 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
   return {
     open(tenant, user, sink) {
       const box = boxes.get(keyOf(tenant, user)) ?? make(tenant, user);
+      if (box.items && box.error !== undefined && isTooOld(box)) {
+        sink.fail(box.error);
+        const ready = Promise.reject<void>(box.error);
+        ready.catch(() => {});
+        return { ready, leave: () => {} };
+      }
       // Each call gets its own member, even if the same sink is passed twice.
       const member: Sink<InboxEvent> = {
         push: (event) => sink.push(event),
@@ -202,7 +317,7 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       };
       box.sinks.add(member);
       const left = Promise.withResolvers<void>();
-      if (box.items) push(box, member, { type: "snapshot", sessions: [...box.items.values()] });
+      if (box.items) push(box, member, snapshotOf(box));
       else if (box.sinks.size === 1) void refresh(box);
       const ready = Promise.race([box.first.promise, left.promise]);
       ready.catch(() => {});
@@ -224,6 +339,19 @@ export function createInboxes({ hub, clock, log, readInbox }: InboxesParts): Inb
       }
     },
   };
+}
+
+/** An empty one takes its place, too. */
+function weightOf(items: ReadonlyMap<string, InboxItem>): number {
+  return items.size + 1;
+}
+
+function snapshotOf(box: UserInbox): InboxEvent {
+  return { type: "snapshot", sessions: [...box.items!.values()], ...aged(box) };
+}
+
+function aged({ asOf }: UserInbox): { readonly asOf?: number } {
+  return asOf === undefined ? {} : { asOf };
 }
 
 function isSame(one: InboxItem | undefined, other: InboxItem): boolean {

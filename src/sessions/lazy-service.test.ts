@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { FlotillaError } from "../base/errors.ts";
-import { lazyService } from "./create-service.ts";
+import { lazyService } from "./lazy-service.ts";
 import type { SessionService } from "./service.ts";
 
 test("is made by the first call, which goes out before anything else runs", () => {

@@ -65,18 +65,24 @@ export async function readSession(
 export type Ahead = Pick<Reads, "header"> & {
   /** What the database lacks yet of a session, beside what can be read of it. */
   unarchivedFacts(sessionId: string): Promise<{ readonly metadata?: string }>;
+  /** How long ago it was that the database had everything; undefined while that isn't known. */
+  behindMs(): number | undefined;
 };
 
 /** The same where the journal is ahead: what it has is read first, since it may reach the database meanwhile. */
 export async function readSessionAhead(
   journal: Ahead,
   database: Database,
-  tenant: string,
-  sessionId: string,
+  {
+    tenant,
+    sessionId,
+    withoutMetadata = false,
+  }: { readonly tenant: string; readonly sessionId: string; readonly withoutMetadata?: boolean },
 ): Promise<SessionView | undefined> {
-  const { metadata } = await journal.unarchivedFacts(sessionId);
+  const { metadata } = withoutMetadata ? {} : await journal.unarchivedFacts(sessionId);
   const header = await journal.header(sessionId);
   if (!header || header.tenant !== tenant || header.status === "deleted") return undefined;
+  if (withoutMetadata) return viewOf(header, null);
   if (metadata !== undefined) return viewOf(header, JSON.parse(metadata) as Json);
   if (header.metadataVersion === 0) return viewOf(header, null);
   const stored = await readSession(database, tenant, sessionId);
@@ -309,9 +315,15 @@ function toView(row: Row): SessionView {
   return viewOf(header, row["metadata"] === null ? null : (parseStored(row["metadata"]) as Json));
 }
 
+/** The same of a fork; undefined if it is deleted. */
+export function toForkView(row: Row): SessionView | undefined {
+  const { status } = parseStored(row["header"]) as Header;
+  return status === "deleted" ? undefined : toView(row);
+}
+
 function viewOf(header: Header, metadata: Json): SessionView {
   const { sessionId, tenant, agents, users, status, lastSeq, tokens, needsCompaction } = header;
-  const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs } = header;
+  const { metadataVersion, preview, previewAuthor, createdAtMs, activeAtMs, parent } = header;
   return {
     sessionId,
     tenant,
@@ -319,6 +331,7 @@ function viewOf(header: Header, metadata: Json): SessionView {
     users,
     status: status === "archived" ? "archived" : "active",
     state: sessionStateOf(header),
+    ...(parent && { parent }),
     lastSeq,
     tokens,
     needsCompaction,

@@ -16,7 +16,7 @@ import type { Runner } from "./runner.ts";
 const facts: AgentFacts = { during: "queue", attempts: 3, compaction: null };
 
 /** A pod that owns the log of a session with one agent. */
-async function startOwningPod(isInCode: boolean) {
+async function startOwningPod(isInCode: boolean, more: Partial<Fleet> = {}) {
   const clock = movableClock();
   const random = seededRandom(1);
   const ids = uuidv7(clock, random);
@@ -30,10 +30,11 @@ async function startOwningPod(isInCode: boolean) {
     refresh: async () => {},
     start: () => {},
     close: () => {},
+    ...more,
   } satisfies Fleet;
   const book = {
     spec: async () => undefined,
-    facts: () => facts,
+    facts: (_, name) => (name === "only-there" ? undefined : facts),
     isInCode: () => isInCode,
     prime: async () => {},
   } satisfies AgentRegistry;
@@ -99,4 +100,16 @@ test.each(turns)("a pod that drains: a turn of an agent %s", async (_, isInCode,
   const stopped = pod.stop({ waitMs: 0 });
   await clock.advance(5_000);
   await stopped;
+});
+
+test("an agent of a pod that was started a moment ago is found by the owner of a log", async () => {
+  let reads = 0;
+  // It is there in the second: the first had begun before.
+  const { owner } = await startOwningPod(true, {
+    factsOf: () => (reads > 1 ? facts : undefined),
+    refresh: async () => void reads++,
+  });
+  const made = { tenant: "default", users: [], metadata: null, agents: ["only-there"] };
+  const create = { type: "create", sessionId: "another", ...made } as unknown as Command;
+  expect(await owner.submit("default", "another", create)).toMatchObject({ done: true });
 });

@@ -9,6 +9,7 @@ import type { AgentRegistry } from "./agents/registry.ts";
 import type { AgentFacts, Facts, Reply } from "./conversation/command.ts";
 import type { Bus } from "../bus/bus.ts";
 import type { Journal, Log, Presence, Reads, Recovered } from "./log/journal.ts";
+import type { Files } from "../files/files.ts";
 import type { Database } from "../store/database.ts";
 import type { Header } from "./conversation/header.ts";
 import type { Hub } from "./delivery/delivery.ts";
@@ -49,6 +50,8 @@ export type LocalSessionsParts = {
   logs: number;
   /** Whether records change the counts of tenants, which quotas need. Default false. */
   countsTenants?: boolean | undefined;
+  /** The files of conversations. */
+  files: Files;
   /** The trace context of the caller, or else the given one. Default: no tracing. */
   currentTrace?: (given: TraceHeaders | undefined) => string | null;
 };
@@ -92,7 +95,7 @@ export type RunnerLinks = {
   live: { chunks: Hub["chunks"] };
 };
 
-type PodParts = LocalSessionsParts & { heads: Heads; hub: () => Hub };
+type PodParts = Omit<LocalSessionsParts, "files"> & { heads: Heads; hub: () => Hub };
 
 const reportEveryMs = 1_000;
 const defaultDebounceMs = 500;
@@ -100,6 +103,8 @@ const readyTimeoutMs = 1_000;
 /** How long a pod that stops waits for others to take its logs. What is left then is released at the end. */
 const leaveLimitMs = 5_000;
 const usualDrainMs = 600_000;
+/** Anyone can ask for agents that don't exist, and each time the fleet is read for them. */
+const lookEveryMs = 250;
 
 const topics = {
   start: "session.start",
@@ -148,9 +153,19 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     agent: (name) => factsAbout(tenant, name),
     runnerFor: (name, except = null) => runnerFor(tenant, name, except),
   });
+  let lookedMs = -Infinity;
+  /** Looks for agents in the code of pods that were started since the fleet was last read. */
+  const look = async (isFound: () => boolean): Promise<void> => {
+    if (clock.monotonic() - lookedMs < lookEveryMs) return;
+    lookedMs = clock.monotonic();
+    // The first may have begun before such a pod was there.
+    for (let reads = 0; reads < 2 && !isFound(); reads++) await fleet.refresh();
+  };
   const prime = (tenant: string, names: readonly string[]): Promise<void> | undefined => {
-    const missing = names.filter((name) => factsAbout(tenant, name) === undefined);
-    return missing.length === 0 ? undefined : registry.prime(tenant, missing);
+    const unknown = () => names.filter((name) => factsAbout(tenant, name) === undefined);
+    const missing = unknown();
+    if (missing.length === 0) return undefined;
+    return registry.prime(tenant, missing).then(() => look(() => unknown().length === 0));
   };
 
   const start = (to: string, header: Header): void => {
@@ -293,7 +308,8 @@ export function startPodSessions(parts: PodParts, options: PodSessionsOptions): 
     drain,
     get hasDrained() {
       const isAlone = [...fleet.pods().keys()].every((each) => each === podId);
-      return runner.running().length === 0 && (isAlone || owners.owned.length === 0);
+      if (runner.running().length > 0 || owners.kept > 0) return false;
+      return isAlone || owners.owned.length === 0;
     },
     archived(sessionIds) {
       const hub = parts.hub();

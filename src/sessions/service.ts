@@ -1,6 +1,9 @@
 import type { Json } from "../base/json.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
+import type { NewFile } from "../files/files.ts";
 import type { Chunk } from "../protocol/chunk.ts";
+import type { FilePart } from "../protocol/file.ts";
+import type { Person } from "../protocol/frames.ts";
 import type {
   Entry,
   InboxItem,
@@ -9,6 +12,7 @@ import type {
   SessionView,
   ToolResult,
   TurnView,
+  WakeView,
 } from "../protocol/message.ts";
 import type { Started } from "../links/links.ts";
 import type { TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
@@ -22,8 +26,7 @@ export type { InboxItem, SessionView } from "../protocol/message.ts";
  */
 export type SessionService = {
   create(tenant: string, input: CreateSession): Promise<SessionView>;
-  /** With `retries` it tries again while the store is unreachable, as commands do. */
-  get(tenant: string, sessionId: string, options?: { retries?: boolean }): Promise<SessionView>;
+  get(tenant: string, sessionId: string, options?: GetOptions): Promise<SessionView>;
   list(tenant: string, options: ListSessionsAmong): Promise<SessionPage>;
   entries(tenant: string, sessionId: string, page: EntriesQuery): Promise<EntriesPage>;
   /** The attempts at its turns, the newest first. */
@@ -32,6 +35,19 @@ export type SessionService = {
   started(tenant: string, sessionId: string): Promise<StartedTasks>;
   /** Whether a command with this id is stored already, so that it adds nothing when it is sent again. */
   isStored(tenant: string, sessionId: string, id: string): Promise<boolean>;
+  /** Creates a session that begins with the same entries, up to a place. They are shared, not copied. */
+  fork(tenant: string, sessionId: string, input: ForkSession): Promise<SessionView>;
+  /** Forks before a message, and says it anew there: both are stored, or neither. */
+  edit(tenant: string, sessionId: string, input: EditMessage): Promise<Edited>;
+  /** The forks of a session, in the order of their places. */
+  forks(tenant: string, sessionId: string, query?: ForksQuery): Promise<ForksPage>;
+  /** Stores a file, and has the session refer to it. What it returns is a part for a message. */
+  upload(
+    tenant: string,
+    sessionId: string,
+    content: FileContent,
+    file?: NewFile,
+  ): Promise<FilePart>;
   send(tenant: string, sessionId: string, message: SendMessage): Promise<Sent>;
   toolResult(tenant: string, sessionId: string, result: SendToolResult): Promise<Sent>;
   /** Gives its payload to the call that waits for the signal. */
@@ -45,6 +61,18 @@ export type SessionService = {
     sessionId: string,
     late: LateResult,
   ): Promise<"stored" | "dropped" | "under_way">;
+  /** Has an agent asked at a time, or again and again. */
+  wake(tenant: string, sessionId: string, wake: SetWake): Promise<WakeSet>;
+  /** The wakes that are set, the next one first. */
+  wakes(tenant: string, sessionId: string): Promise<readonly WakeView[]>;
+  /** False if no wake of this key is set. */
+  cancelWake(
+    tenant: string,
+    sessionId: string,
+    wake: { key: string; author: string },
+  ): Promise<boolean>;
+  /** Asks the agent of the wake whose task this is. False if that has happened, or it is set no longer. */
+  fireWake(tenant: string, taskId: string, due: DueWake): Promise<boolean>;
   regenerate(tenant: string, sessionId: string, request: RegenerateAnswer): Promise<Sent>;
   /** True if there was a turn to stop. The log records who stopped it. */
   stop(tenant: string, sessionId: string, options?: StopTurn): Promise<boolean>;
@@ -63,8 +91,28 @@ export type SessionService = {
   remove(tenant: string, sessionId: string): Promise<void>;
   /** All entries after the client's position, in order, then everything as it happens. */
   join(tenant: string, sessionId: string, position: JoinPosition, sink: Sink<FeedEvent>): Joined;
+  /**
+   * Who has the session open and who types, at once and as it changes. A `user` is shown as there until it
+   * leaves. The caller sees to it that only members get it.
+   */
+  presence(
+    tenant: string,
+    sessionId: string,
+    user: string | undefined,
+    sink: Sink<PresenceEvent>,
+  ): Attendance;
   /** A snapshot of a user's sessions, then their changes. */
   inbox(tenant: string, user: string, sink: Sink<InboxEvent>): Joined;
+};
+
+export type GetOptions = {
+  /** It tries again while the store is unreachable, as commands do. */
+  retries?: boolean;
+  /**
+   * Leaves the metadata out, where that saves a read: a log that is ahead of the store has everything else of
+   * a session while the store is away.
+   */
+  withoutMetadata?: boolean;
 };
 
 export type CreateSession = {
@@ -74,6 +122,43 @@ export type CreateSession = {
   agents?: readonly string[];
   users?: readonly string[];
   metadata?: Json;
+};
+
+export type ForkSession = {
+  /** The last entry that both have. */
+  atSeq: number;
+  /** The id of the new session. Asking again with the same id returns the same fork. Default: a new id. */
+  id?: string;
+  /** Default: those of the session that is forked. */
+  agents?: readonly string[];
+  users?: readonly string[];
+  /** Of the new session. Default: none. */
+  metadata?: Json;
+};
+export type EditMessage = Omit<ForkSession, "atSeq"> & {
+  /** The user's message to say anew. It has the same id in the fork. */
+  messageId: string;
+  author: string;
+  parts: readonly Part[];
+  /** Of the message. */
+  messageMetadata?: Json;
+  /** The W3C trace context of the turn, if no OpenTelemetry span is active. */
+  trace?: TraceHeaders;
+};
+export type Edited = Sent & { readonly session: SessionView };
+export type ForksQuery = {
+  /** Only those of this place. */
+  atSeq?: number;
+  /** Only those that this user is a member of. */
+  user?: string;
+  cursor?: string;
+  /** Default 50, at most 200. */
+  limit?: number;
+};
+export type ForksPage = {
+  readonly forks: readonly SessionView[];
+  /** The cursor of the next page. A page may be empty and have one. */
+  readonly next: string | null;
 };
 
 export type ListSessions = {
@@ -95,6 +180,8 @@ export type SessionPage = {
   readonly next: string | null;
   /** Up to which time of their last activity sessions were searched so far; null if all were. */
   readonly lookedBackTo: number | null;
+  /** Where logs are ahead of the database: when that had everything, in milliseconds. Absent: it does now. */
+  readonly asOf?: number;
 };
 
 export type EntriesQuery = { after?: number; limit?: number };
@@ -120,6 +207,9 @@ export type StartedTasks = {
   readonly started: readonly Started[];
   readonly hasMore: boolean;
 };
+
+/** The bytes of a file, piece by piece. */
+export type FileContent = AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
 
 export type StopTurn = {
   /** Only this turn. Default: the turn that runs now. */
@@ -178,6 +268,42 @@ export type LateResult = {
   messageId: string;
   result: ToolResult;
 };
+/** When an agent is asked: once, at a time or after one, or again and again. */
+export type SetWake = {
+  /** Sending again with the same id sets nothing new. Default: a new id. */
+  id?: string;
+  /** Names it in its session. Another one with the same key takes its place. */
+  key: string;
+  /** A time that is over is due at once. */
+  at?: Date | string | number;
+  afterMs?: number;
+  /** As schedules have it. At least a minute is between its times. */
+  cron?: string;
+  /** The zone of the pattern. Default UTC. */
+  timezone?: string;
+  /** What the agent is asked, as the newest message. Without it the agent gets the conversation as it is. */
+  message?: string;
+  /** The agent, if the session has several. */
+  to?: string;
+  author: string;
+};
+
+export type WakeSet = {
+  readonly key: string;
+  /** When the agent is asked first. */
+  readonly atMs: number;
+  readonly seq: number;
+  readonly duplicate: boolean;
+};
+
+/** What the task of a wake has to bring. */
+export type DueWake = {
+  readonly sessionId: string;
+  readonly key: string;
+  readonly message?: string;
+  readonly cron?: string;
+  readonly timezone?: string;
+};
 export type RegenerateAnswer = {
   id?: string;
   /** The answer to make again. Default: the last one. */
@@ -198,6 +324,14 @@ export type Joined = {
   readonly ready: Promise<void>;
   leave(): void;
 };
+
+export type Attendance = Joined & {
+  /** Ends by itself after seconds. */
+  typing(isTyping: boolean): void;
+};
+
+/** Everyone, each time. */
+export type PresenceEvent = { readonly type: "presence"; readonly people: readonly Person[] };
 
 /**
  * Receives events. `push` must not throw. It returns false if its reader is too slow, and then gets no
@@ -244,6 +378,7 @@ export type FeedEvent =
   | { readonly type: "deleted" };
 
 export type InboxEvent =
-  | { readonly type: "snapshot"; readonly sessions: readonly InboxItem[] }
-  | { readonly type: "changed"; readonly sessions: readonly InboxItem[] }
+  | { readonly type: "snapshot"; readonly sessions: readonly InboxItem[]; readonly asOf?: number }
+  /** New and changed sessions. There may be none, where only `asOf` has come, changed or gone. */
+  | { readonly type: "changed"; readonly sessions: readonly InboxItem[]; readonly asOf?: number }
   | { readonly type: "removed"; readonly sessionIds: readonly string[] };

@@ -2,24 +2,39 @@ import { FlotillaError } from "../base/errors.ts";
 import type { Json } from "../base/json.ts";
 import { checkOptions } from "../base/options.ts";
 import type { TraceHeaders } from "../base/trace-context.ts";
-import type { Entry, Part, ToolResult, UIMessage } from "../protocol/message.ts";
+import type { FilePart } from "../protocol/file.ts";
+import type { Person } from "../protocol/frames.ts";
+import type { Entry, Part, ToolResult, UIMessage, WakeView } from "../protocol/message.ts";
 import { viewOf } from "../protocol/view.ts";
 import type { TaskToStart } from "../tasks/enqueue/logged-tasks.ts";
-import { eventsOf, inboxEventsOf, type ChatEvent, type EventsOptions } from "./events.ts";
+import {
+  eventsOf,
+  inboxEventsOf,
+  presenceOf,
+  type ChatEvent,
+  type EventsOptions,
+} from "./events.ts";
+import { lookWhoIsThere } from "./people/attend.ts";
 import type {
   ChangeMembers,
   EntriesQuery,
   EntriesPage,
+  FileContent,
+  ForkSession,
+  ForksPage,
+  ForksQuery,
   InboxEvent,
   ListSessions,
   Sent,
   SessionPage,
   SessionService,
   SessionView,
+  SetWake,
   SignalSent,
   StartedTasks,
   TurnPage,
   TurnsQuery,
+  WakeSet,
 } from "./service.ts";
 
 /** Conversations with agents, for code in pods, web processes, tasks and tests. */
@@ -83,18 +98,41 @@ export type Chat = {
   readonly sessionId: string;
   /** Resolves once the message is stored. */
   send(message: string | readonly Part[], options?: SendOptions): Promise<Sent>;
+  /**
+   * Stores a file, whose part a message may have then: `send([part, { type: "text", text: "…" }])`. One that
+   * no message has within an hour is deleted.
+   */
+  upload(content: UploadedContent, options?: UploadFileOptions): Promise<FilePart>;
   /** Sends a message, and returns the answer to it once that is stored, whatever its outcome. */
   ask(message: string | readonly Part[], options?: AskOptions): Promise<Entry>;
   /** All entries after a seq, in order, then everything as it happens. Ends with the loop or the signal. */
   events(options?: EventsOptions): AsyncIterableIterator<ChatEvent>;
   /** The messages that the conversation shows now, as `useChat` takes them. */
   messages(): Promise<UIMessage[]>;
+  /**
+   * The users who have it open in a client and say so, and whether they type: at once, and as it changes.
+   * Nothing of it is stored. Ends with the loop, the signal or the session.
+   */
+  presence(options?: { signal?: AbortSignal }): AsyncIterableIterator<readonly Person[]>;
   entries(page?: EntriesQuery): Promise<EntriesPage>;
   /** The attempts at its turns, the newest first: when, on which pod, how they ended, and their tokens. */
   turns(page?: TurnsQuery): Promise<TurnPage>;
   /** The first tasks and runs that its turns have started. */
   started(): Promise<StartedTasks>;
   view(): Promise<SessionView>;
+  /**
+   * A conversation that begins with the same entries up to `atSeq`, shared and not copied, and then goes its
+   * own way. Default of its members: the user of this one.
+   */
+  fork(options: ForkSession): Promise<Chat>;
+  /** Forks before a user's message, and says it anew there. Both are stored, or neither. */
+  edit(
+    messageId: string,
+    message: string | readonly Part[],
+    options?: EditOptions,
+  ): Promise<EditedChat>;
+  /** Its forks, in the order of their places. */
+  forks(query?: ForksQuery): Promise<ForksPage>;
   /**
    * True if there was an answer to stop. Its partial content is kept, and the log records who stopped it:
    * the user `author`, or a program if there is none.
@@ -117,6 +155,15 @@ export type Chat = {
     payload?: Json,
     options?: { id?: string; author?: string },
   ): Promise<SignalSent>;
+  /**
+   * Has the agent asked at a time, whether or not a client is there then. Setting one again with its key
+   * takes the place of the first.
+   */
+  wake(wake: WakeOptions): Promise<WakeSet>;
+  /** The wakes that are set, the next one first. */
+  wakes(): Promise<readonly WakeView[]>;
+  /** False if no wake of this key is set. */
+  cancelWake(key: string, options?: { author?: string }): Promise<boolean>;
   read(seq: number, options?: { user?: string }): Promise<void>;
   setMetadata(
     metadata: Json,
@@ -128,6 +175,26 @@ export type Chat = {
   unarchive(): Promise<void>;
   remove(): Promise<void>;
 };
+
+/** The bytes of a file, whole or as they come. */
+export type UploadedContent = Uint8Array | Blob | AsyncIterable<Uint8Array>;
+
+export type UploadFileOptions = {
+  /** Default: that of a `File`. */
+  filename?: string;
+  /** Default: that of a `Blob`, else unknown. */
+  mediaType?: string;
+};
+
+export type WakeOptions = Omit<SetWake, "author"> & { author?: string };
+export type EditOptions = Omit<ForkSession, "atSeq"> & {
+  author?: string;
+  /** Of the message. */
+  messageMetadata?: Json;
+};
+
+/** The fork, and where the message is in it. */
+export type EditedChat = Sent & { readonly chat: Chat };
 
 export type AskOptions = Omit<SendOptions, "role"> & { signal?: AbortSignal };
 
@@ -179,6 +246,15 @@ function createChat(
     send,
     events,
     entries,
+    presence: (options = {}) =>
+      presenceOf((sink) => lookWhoIsThere(service, { tenant, sessionId }, sink), options),
+    async upload(content, options = {}) {
+      checkOptions("upload", options, ["filename", "mediaType"]);
+      return service.upload(tenant, sessionId, piecesOf(content), {
+        ...labelOf(content),
+        ...options,
+      });
+    },
     async ask(message, { signal, ...options } = {}) {
       const agent = options.to ?? (await service.get(tenant, sessionId)).agents[0];
       if (agent === undefined) {
@@ -207,6 +283,20 @@ function createChat(
     turns: (page) => service.turns(tenant, sessionId, page),
     started: () => service.started(tenant, sessionId),
     view: () => service.get(tenant, sessionId),
+    async fork(options) {
+      const { sessionId: id } = await service.fork(tenant, sessionId, {
+        users: [user],
+        ...options,
+      });
+      return createChat(service, { sessionId: id, tenant, user });
+    },
+    async edit(messageId, message, options = {}) {
+      const { author = user, users = [author], ...rest } = options;
+      const said = { ...rest, users, messageId, author, parts: partsOf(message) };
+      const { session, ...sent } = await service.edit(tenant, sessionId, said);
+      return { ...sent, chat: createChat(service, { sessionId: session.sessionId, tenant, user }) };
+    },
+    forks: (query) => service.forks(tenant, sessionId, query),
     stop: ({ epoch, author } = {}) =>
       service.stop(tenant, sessionId, {
         ...(epoch !== undefined && { epoch }),
@@ -220,6 +310,10 @@ function createChat(
       const { author = user, ...rest } = options;
       return service.signal(tenant, sessionId, { ...rest, author, name, payload });
     },
+    wake: ({ author = user, ...wake }) => service.wake(tenant, sessionId, { ...wake, author }),
+    wakes: () => service.wakes(tenant, sessionId),
+    cancelWake: (key, { author = user } = {}) =>
+      service.cancelWake(tenant, sessionId, { key, author }),
     read: (seq, options = {}) =>
       service.read(tenant, sessionId, { user: options.user ?? user, seq }),
     setMetadata: (metadata, options) => service.setMetadata(tenant, sessionId, metadata, options),
@@ -229,6 +323,21 @@ function createChat(
     unarchive: () => service.unarchive(tenant, sessionId),
     remove: () => service.remove(tenant, sessionId),
   };
+}
+
+function piecesOf(content: UploadedContent): FileContent {
+  if (content instanceof Uint8Array) return [content];
+  if (content instanceof Blob) return content.stream();
+  if (typeof content?.[Symbol.asyncIterator] === "function") return content;
+  const message = "upload takes a Uint8Array, a Blob, or a stream of them";
+  throw new FlotillaError("invalid_input", message);
+}
+
+/** What a `Blob` or a `File` says of itself. */
+function labelOf(content: UploadedContent): UploadFileOptions {
+  if (!(content instanceof Blob)) return {};
+  const { type: mediaType, name: filename } = content as Blob & { readonly name?: string };
+  return { mediaType, ...(filename !== undefined && { filename }) };
 }
 
 function partsOf(message: string | readonly Part[]): readonly Part[] {

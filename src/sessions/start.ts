@@ -8,11 +8,13 @@ import { coldReads } from "../store/database.ts";
 import { createService } from "./create-service.ts";
 import { createHub } from "./delivery/hub.ts";
 import type { Hub, HubLoad } from "./delivery/delivery.ts";
+import { createForkCollector } from "./fork-collector.ts";
 import { createInboxes } from "./inbox.ts";
 import type { Journal } from "./log/journal.ts";
 import { readInbox } from "./list.ts";
 import { createCommandRouter } from "./log/command-router.ts";
 import { createHeads } from "./log/heads.ts";
+import { createPeople } from "./people/people.ts";
 import type { SessionService } from "./service.ts";
 import { createSessions, type Sessions } from "./sessions.ts";
 
@@ -23,6 +25,8 @@ export type LocalSessions = {
   readonly journal: Journal;
   readonly pod: PodSessions | undefined;
   load(): SessionLoad;
+  /** Lets go of what was held for forks that are gone. */
+  collectForks(): Promise<void>;
   /** True when a suspect answer has just begun here. */
   hasSuspect(): boolean;
   /** Takes no more turns and hands its logs on, or does both again. */
@@ -55,15 +59,28 @@ export function createLocalSessions(
     owners,
     create: () => journal.create(parts.logs),
   });
+  const isLocal = (sessionId: string) => owners?.isFresh(sessionId) ?? false;
+  const ownerOf = async (sessionId: string) =>
+    (await heads.of(sessionId, maxHeadAgeMs))?.owner ?? undefined;
+  const localHeader = (sessionId: string) =>
+    isLocal(sessionId) ? owners?.of(sessionId)?.cachedHeader(sessionId) : undefined;
+  const people = createPeople({
+    bus,
+    clock,
+    isLocal,
+    ownerOf,
+    membersOf: (sessionId) => localHeader(sessionId)?.users,
+  });
   const hub: Hub = createHub({
     bus,
     journal: coldJournal,
     liveJournal: journal,
     clock,
     log,
-    isLocal: (sessionId) => owners?.isFresh(sessionId) ?? false,
+    isLocal,
     isSure: () => owners?.areFresh ?? true,
-    ownerOf: async (sessionId) => (await heads.of(sessionId, maxHeadAgeMs))?.owner ?? undefined,
+    ownerOf,
+    people,
     owners: async () => {
       const all = (await heads.all(maxHeadAgeMs)).map(({ owner }) => owner);
       return [...new Set(all)].filter((owner) => owner !== null);
@@ -81,22 +98,26 @@ export function createLocalSessions(
     clock,
     log,
     readInbox: (tenant, user, options) => readInbox(coldDatabase, tenant, user, options),
+    behindMs: () => parts.ahead?.behindMs(),
   });
+  const forks = createForkCollector({ ...parts, router });
   const service = createService({
     ...parts,
+    forks,
     coldJournal,
     heads,
     router,
     hub,
     inboxes,
-    localHeader: (sessionId) =>
-      owners?.isFresh(sessionId) ? owners.of(sessionId)?.cachedHeader(sessionId) : undefined,
+    people,
+    localHeader,
   });
   pod?.connect(router);
   let stopped: Promise<void> | undefined;
   const stop = async (waitMs: number): Promise<void> => {
     await pod?.stop({ waitMs });
     inboxes.close();
+    people.close();
     hub.close();
     router.close();
     // At once: another process that asks is to look for the next owner, not to be told that none serves it.
@@ -107,6 +128,7 @@ export function createLocalSessions(
     sessions: createSessions(service),
     journal,
     pod,
+    collectForks: forks.pass,
     load: () => ({ ...hub.load(), turnsWaiting: pod?.runner.waiting ?? 0 }),
     hasSuspect: () => pod?.runner.hasSuspect ?? false,
     drain: (drains) => pod?.drain(drains),

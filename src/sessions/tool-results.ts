@@ -14,7 +14,7 @@ import type { CallDeadline } from "./log/call-deadline.ts";
 import type { CommandRouter } from "./log/command-router.ts";
 import type { Reads } from "./log/journal.ts";
 import type { Sent, SessionService } from "./service.ts";
-import { checkResults, maxIdChars } from "./validate.ts";
+import { checkGivenId, checkResults, maxIdChars } from "./validate.ts";
 
 type ToolResultsParts = {
   journal: Pick<Reads, "entries" | "tail" | "storedIds">;
@@ -155,7 +155,7 @@ export function createToolResults(
   return {
     async toolResult(tenant, sessionId, { id = ids.next(), author, messageId, results, trace }) {
       checkText("author", author, { max: maxIdChars });
-      checkText("id", id, { max: maxIdChars });
+      checkGivenId("id", id);
       checkResults(results, maxPayloadBytes);
       const traced = parts.tracedBy(trace);
       const calls = decisionsIn(results);
@@ -179,7 +179,7 @@ export function createToolResults(
     async signal(tenant, sessionId, signal) {
       const { id = ids.next(), author = "program", name, payload = null, trace } = signal;
       checkText("author", author, { max: maxIdChars });
-      checkText("id", id, { max: maxIdChars });
+      checkGivenId("id", id);
       checkText("the signal's name", name, { max: maxSignalNameChars });
       const what = `the signal "${name}"`;
       encodeJson(what, payload, { maxBytes: maxPayloadBytes });

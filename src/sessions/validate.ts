@@ -45,7 +45,7 @@ export function checkNames(what: string, names: unknown, max: number): void {
 
 export function checkMessage(message: SendMessage, maxBytes: number): void {
   const { id, role, author, parts, to, tokens, metadata } = message;
-  if (id !== undefined) checkMessageId(id);
+  if (id !== undefined) checkGivenId("the message's id", id);
   checkText("author", author, { max: maxIdChars });
   if (to !== undefined) checkText("to", to, { max: maxIdChars });
   if (role !== undefined) checkChoice("role", role, ["user", "assistant", "system"]);
@@ -54,11 +54,12 @@ export function checkMessage(message: SendMessage, maxBytes: number): void {
   encodeJson("the message", metadata === undefined ? parts : { parts, metadata }, { maxBytes });
 }
 
-function checkMessageId(id: unknown): void {
-  if (!checkText("the message's id", id, { max: maxIdChars }).startsWith(answerIdPrefix)) return;
+/** An id that a caller chose for what it sends: none that an answer, or a wake of an agent, may get. */
+export function checkGivenId(what: string, id: unknown): void {
+  if (!checkText(what, id, { max: maxIdChars }).startsWith(answerIdPrefix)) return;
   throw new FlotillaError(
     "invalid_input",
-    `the message's id must not begin with ${answerIdPrefix}: that is for the ids of answers`,
+    `${what} must not begin with ${answerIdPrefix}: that is for the ids of answers`,
   );
 }
 

@@ -51,6 +51,16 @@ export function openJournal(journal: StepJournal, limits: StepLimits) {
       if (earlier !== undefined) return undefined;
       return (reading ??= read());
     },
+    /** The number of a row of an earlier attempt, which isn't asked for by that. */
+    seqOf: (key: string) => earlier!.get(key)?.seq,
+    /** Whether a step that has ended in an earlier attempt, before the row of this number, wasn't asked for yet. */
+    isBehind(seq: number): boolean {
+      for (const row of earlier!.values()) {
+        const isEnded = row.kind === "done" || row.kind === "failed";
+        if (isEnded && row.seq < seq && sizes.has(row.key) && !asked.has(row.key)) return true;
+      }
+      return false;
+    },
     /** The row of an earlier attempt. */
     find(key: string): StoredStep | undefined {
       const row = earlier!.get(key);

@@ -66,6 +66,11 @@ export function roundPrefix(path: string, round: number): string {
   return `${path}@${round}/`;
 }
 
+/** The key of what an attempt has taken the n-th time. No step's key begins like it. */
+export function takenKey(nth: number): string {
+  return `@taken[${nth}]`;
+}
+
 /**
  * The ranges of keys, from the first to before the second, that hold all steps within this one and
  * nothing else: `0` follows `/` in the order of bytes, and `A` follows `@`.

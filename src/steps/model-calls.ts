@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { FlotillaError } from "../base/errors.ts";
 import type { Budget, ModelTotal, Prices } from "../base/usage.ts";
 import type { ThrottleMiddleware } from "../throttles/model-middleware.ts";
 
@@ -16,9 +17,30 @@ export type ModelCallOptions = {
     used: ModelTotal,
     options: { readonly again: boolean; readonly calls: number; readonly ms: number },
   ) => void;
+  /** Files that prompts may refer to. Undefined if the owner has none. */
+  readonly files?: ReferredFiles | undefined;
   /** A durable call has ended, with this error if it has one. Streams of the AI SDK don't tell theirs. */
   readonly onEnded?: (error?: unknown) => void;
 };
+
+export type ReferredFiles = {
+  /** What the addresses of such files look like. */
+  readonly pattern: RegExp;
+  read(url: string): Promise<Uint8Array>;
+};
+
+/** The bytes of stored files that the messages for one prompt may come to. */
+const maxPromptBytes = 32 * 1024 * 1024;
+
+/** Refuses files that are too much for one prompt. */
+export function checkPromptBytes(bytes: number): void {
+  if (bytes <= maxPromptBytes) return;
+  throw new FlotillaError(
+    "payload_too_large",
+    `the files of these messages take more than ${maxPromptBytes} bytes: leave older messages out`,
+    { details: { maxBytes: maxPromptBytes } },
+  );
+}
 
 type OfOwner = { readonly clock: Clock; readonly modelCalls?: ModelCallOptions | undefined };
 

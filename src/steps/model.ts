@@ -293,6 +293,12 @@ export type StepLimits = {
  */
 export type Steps = {
   readonly step: Step;
+  /**
+   * Takes what has come from outside while the code runs, such as a message. What was taken is stored, and a
+   * later attempt takes the same: once it has asked for all steps that had ended before. Undefined if nothing
+   * is there, and while stored steps are to be asked for. Not within a step, whose row would stand for it.
+   */
+  readonly take: (look: TakeLook) => Promise<Json | undefined>;
   /** How many rows this attempt has stored. */
   readonly stored: number;
   /** True once a step was refused because the attempt is to end: its result does not count then. */
@@ -310,6 +316,11 @@ export type Steps = {
   /** Waits for the steps that the owner's code has not awaited. No step begins after that. */
   settle(returned: boolean): Promise<void>;
 };
+
+/** Finds what can be taken. `store` resolves with false if it can't be any more. */
+export type TakeLook = () => Promise<
+  { readonly value: Json; readonly store: (write: StepWrite) => Promise<boolean> } | undefined
+>;
 
 export type StepsParts = {
   /** What the keys for downstreams begin with. It is asked for once the journal was read. */
@@ -338,6 +349,8 @@ export type StepsParts = {
   /** True if the owner is set aside when a stored step can't answer. */
   setsAside?: boolean;
   modelCalls?: ModelCallOptions;
+  /** True if the owner takes what comes while the code runs. */
+  takes?: boolean;
 };
 
 export const taskStepLimits = { maxSteps: 10_000, maxBytes: 16 * 1024 * 1024 } as const;

@@ -99,6 +99,13 @@ export function calledLate(prefix: string, name: string): FlotillaError {
   );
 }
 
+export function takenWithin(): FlotillaError {
+  return new FlotillaError(
+    "step_ambiguous",
+    "what comes meanwhile can't be taken within a step, which a later attempt doesn't run again: take it outside, and give it to the step",
+  );
+}
+
 export function changed(path: string, stored: string, given: string): FlotillaError {
   return new FlotillaError(
     "step_changed",

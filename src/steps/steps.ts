@@ -58,6 +58,7 @@ import {
   settleScope,
   trackIn,
 } from "./scope.ts";
+import { createTaking } from "./taking.ts";
 import { createParking, createWaits, waitsIn } from "./waits.ts";
 
 type AnyOptions = StepOptions<any>;
@@ -211,7 +212,8 @@ export function createSteps(parts: StepsParts): Steps {
     rows.refuseIfFull(running);
     parts.onRunning?.(++running);
     try {
-      return await (parts.trace ? parts.trace.run(call, () => run(row)) : run(row));
+      const inStep = () => (parts.takes ? taking.runStep(() => run(row)) : run(row));
+      return await (parts.trace ? parts.trace.run(call, inStep) : inStep());
     } finally {
       parts.onRunning?.(--running);
     }
@@ -445,9 +447,25 @@ export function createSteps(parts: StepsParts): Steps {
     },
     host: parts.waits,
   });
+  const taking = createTaking({
+    rows,
+    scope: () => top,
+    enter: () => refuseIfOver(top, "taken"),
+    onRead: () => void (readMs = clock.monotonic()),
+    answer,
+    store,
+    encode: (path, value) => encodeResult(path, value, limits.maxValueBytes),
+    running(change) {
+      if (change > 0) rows.refuseIfFull(running);
+      parts.onRunning?.((running += change));
+    },
+    onStored: () => parts.onEnded?.("stored"),
+    clock,
+  });
   const top = newScope("", 0, parts.signal, parts.waits !== undefined);
   return {
     step: stepIn(top),
+    take: (look) => track(top, undefined, taking.take(look)),
     get stored() {
       return stored;
     },

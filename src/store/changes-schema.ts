@@ -10,7 +10,7 @@ import {
 } from "./sql.ts";
 
 /** Which triggers this release makes. It rises when they change. */
-export const recorderRevision = 1;
+export const recorderRevision = 2;
 
 /**
  * What was changed, for readers that follow it. Triggers write the rows, so that every change is recorded in

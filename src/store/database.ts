@@ -11,7 +11,7 @@ export type Row = Readonly<Record<string, any>>;
  * then it may have been stored, or may still be.
  */
 export type Database = {
-  /** Reads one statement, without waiting for writes. */
+  /** Reads one statement, without waiting for writes. Where it gets no answer, it is `store_unavailable`. */
   read(statement: Statement, options?: ReadOptions): Promise<Row[]>;
   /** Commits statements in one transaction, and returns the rows of each. */
   write(statements: readonly Statement[], options?: WriteOptions): Promise<Row[][]>;

@@ -97,6 +97,8 @@ describe("on Postgres, pages", () => {
 });
 
 describe("on SQLite, pages", () => {
+  // Some milliseconds: a busy machine takes fifty times as long, and a page has two seconds.
+  const pageRows = 50_000;
   const open = async () => {
     const { path, remove } = temporaryFile();
     after.push(async () => remove());
@@ -113,7 +115,7 @@ describe("on SQLite, pages", () => {
     const database = await open();
     let done = 0;
     const pages = Array.from({ length: 5 }, async () => {
-      const rows = await pageReads(database).read(counting(300_000));
+      const rows = await pageReads(database).read(counting(pageRows));
       done++;
       return rows;
     });
@@ -124,7 +126,7 @@ describe("on SQLite, pages", () => {
   });
 
   test("are dropped where their caller has hung up by their turn", async () => {
-    const dropped = await droppedAndRead(await open(), counting(300_000));
+    const dropped = await droppedAndRead(await open(), counting(pageRows));
     expect(dropped).toEqual({ code: "cancelled", read: 2 });
   });
 

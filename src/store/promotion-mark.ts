@@ -29,8 +29,21 @@ export function markStore(mark: PromotionMark, when: Statement = sql`true`): Sta
     on conflict (id) do update set name = excluded.name, applied_at = excluded.applied_at`;
 }
 
-export function unmarkStore(): Statement {
-  return sql`delete from ${table("migration")} where id = ${markId}`;
+/** Takes the mark away; only this one, if it is given. */
+export function unmarkStore(mark?: PromotionMark): Statement {
+  const marked = sql`delete from ${table("migration")} where id = ${markId}`;
+  return mark ? sql`${marked} and name = ${JSON.stringify(mark)}` : marked;
+}
+
+/** True while a store has no mark. */
+export const isUnmarked = sql`
+  not exists (select 1 from ${table("migration")} where id = ${literal(markId)})`;
+
+/** True while a store has this mark. */
+export function isMarked(mark: PromotionMark): Statement {
+  return sql`exists (
+    select 1 from ${table("migration")}
+    where id = ${literal(markId)} and name = ${JSON.stringify(mark)})`;
 }
 
 /** The mark in the last row of the steps of a schema, if it is one. */
@@ -63,7 +76,7 @@ export function refuseMarked(mark: PromotionMark | undefined): void {
     "store_unavailable",
     state === "moving"
       ? `the data of this store is being moved to ${other}, which isn't finished: run the same \`flotilla promote\` again, or give it up with its --undo`
-      : `this store is being filled from ${other}, and isn't whole yet: run the same \`flotilla promote\` again, and start pods when it is done`,
+      : `this store is being filled from ${other}, and isn't whole yet: run the same \`flotilla promote\` again, and start pods when it is done, or empty it with its --undo`,
     { details: { state, other } },
   );
 }

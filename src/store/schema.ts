@@ -2,6 +2,7 @@ import { credentials, quotas } from "./access-schema.ts";
 import { logArchive, promotions } from "./archive-schema.ts";
 import { audit } from "./audit.ts";
 import { changes } from "./changes-schema.ts";
+import { conversations } from "./conversation-schema.ts";
 import { facts } from "./facts-schema.ts";
 import {
   defaultNow,
@@ -494,4 +495,5 @@ export const migrations: readonly Migration[] = [
     needs: 5,
     statements: [...logArchive, sql`${wakeFunction}`, ...promotions, ...changes],
   },
+  { name: "conversations", needs: 5, statements: conversations },
 ];

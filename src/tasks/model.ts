@@ -16,6 +16,7 @@ import type { HeldPermit } from "../throttles/limiter/permit.ts";
 import type { Priority } from "../throttles/limiter/priority.ts";
 import type { ThrottleRegistry } from "../throttles/registry.ts";
 import type { Concurrency, NamedQueue } from "./concurrency/limits.ts";
+import type { HandlerFiles, TaskFiles } from "./files/task-files.ts";
 import type { FinishResult, FinishWriter } from "./finish/finish-writer.ts";
 import type { Claim, SetAsideTask, Task, TaskError } from "./rows.ts";
 import type { Finish } from "./sql/finish.ts";
@@ -65,6 +66,8 @@ export type TaskContext<Input> = {
    * instead of calling it again. Attempts and deaths count from the last stored step.
    */
   readonly step: TaskSteps;
+  /** Reads the files that the payload refers to, and stores others. */
+  readonly files: HandlerFiles;
   readonly log: Logger;
 };
 
@@ -230,6 +233,7 @@ export type AttemptParts = {
   throttles?: ThrottleRegistry | undefined;
   /** What the steps of tasks need. */
   steps: StepHost;
+  files: Pick<TaskFiles, "ofTask" | "takeResult">;
 };
 
 /** What a pod provides to the steps of its tasks. */

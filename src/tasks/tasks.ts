@@ -19,6 +19,8 @@ import type { Enqueued, EnqueueManyOptions, EnqueueOptions } from "./enqueue/opt
 import { createLimits, type Limits } from "./concurrency/limits.ts";
 import { createPauses, type Pauses } from "./claim/pauses.ts";
 import type { GraphEnqueued, GraphOptions, GraphRow, TypedRows } from "./enqueue/graph.ts";
+import { createTaskFiles, type TaskFiles, type TaskFilesClient } from "./files/task-files.ts";
+import type { FileSettings } from "../files/files.ts";
 import { createEnqueue } from "./enqueue/enqueue.ts";
 import type { InsertParts } from "./enqueue/insert.ts";
 import type { StepKind } from "../steps/model.ts";
@@ -117,6 +119,8 @@ export type Tasks = Pauses &
   TaskActs & {
     /** How many tasks of a key or of a tenant may run at once. */
     readonly limits: Limits;
+    /** Files of payloads and results, such as `file(…)` has made. */
+    readonly files: TaskFilesClient;
     // The typed overload comes last, because compilers report errors in terms of the last one.
     enqueue(
       name: string,
@@ -204,6 +208,8 @@ export type TasksParts = {
   /** Where acts are logged. Default: nowhere. */
   log?: Logger;
   maxPayloadBytes?: number;
+  /** How large files may be, and where they are. */
+  fileSettings?: FileSettings;
   /** Called after tasks were stored here, so that a pod in this process need not wait for a notification. */
   onEnqueued?: () => void;
   /** A claim of a pod in this process, for a write that stores tasks of these names. */
@@ -216,6 +222,7 @@ export type TasksParts = {
 
 /** The operations with the hooks of this process. */
 export type LocalTasks = Tasks & {
+  readonly files: TaskFiles;
   /** A task has ended here, so `waitFor` callers in this process need not wait for the next poll. */
   ended(taskId: string): void;
   close(): void;
@@ -228,10 +235,12 @@ export function createTasks(parts: TasksParts): LocalTasks {
   const pageWorkers = createWorkers({ ...parts, database: pageReads(database) });
   const waitFor = createWaitFor({ ...parts, workers });
   const { onNoWorker } = parts;
+  const files = createTaskFiles({ ...parts, maxPayloadBytes, settings: parts.fileSettings });
   const onNames = onNoWorker && createNoWorkerCheck({ ...parts, onNoWorker });
 
   return {
-    ...createEnqueue({ ...parts, maxPayloadBytes, ...(onNames && { onNames }) }),
+    files,
+    ...createEnqueue({ ...parts, files, maxPayloadBytes, ...(onNames && { onNames }) }),
     async noWorker(names) {
       for (const name of names) checkTaskName(name);
       return workers.noWorker(names);

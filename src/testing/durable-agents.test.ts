@@ -1,4 +1,11 @@
-import { generateText, isStepCount, streamText, tool } from "ai";
+import {
+  convertToModelMessages,
+  generateText,
+  isStepCount,
+  streamText,
+  tool,
+  type UIMessage as SdkMessage,
+} from "ai";
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { durable, stepOf } from "../durable/index.ts";
@@ -292,5 +299,60 @@ describe("a durable agent", () => {
     expect([model.begun, effects.length]).toEqual([3, 2]);
     expect(effects[0]).toContain(`${run.runId}/ask/`);
     expect(await t.tasks.steps(run.runId)).toEqual([]);
+  });
+});
+
+describe("a stored file in the messages of a durable agent", () => {
+  const photo = Buffer.from("the bytes of a photo");
+  const looking = () => {
+    const seen: unknown[] = [];
+    const model = simulatedModel({
+      answers: ({ prompt }) => {
+        seen.push(...prompt.flatMap(({ content }) => content as { type: string }[]));
+        return { text: "I see it" };
+      },
+    });
+    const files = () =>
+      seen.filter((part): part is { data: unknown } => (part as { type: string }).type === "file");
+    return { model, files };
+  };
+
+  test("is bytes for its model, in calls that stream and in a step, and a reference in the log", async () => {
+    const { model, files } = looking();
+    const seer = agent("seer", async (context) => {
+      const messages = await convertToModelMessages(context.messages as unknown as SdkMessage[]);
+      await context.step(
+        "look",
+        async (within) => (await generateText({ ...durable(within, { model }), messages })).text,
+      );
+      return streamText({ ...durable(context, { model }), messages });
+    });
+    await using t = await testFlotilla({ use: [seer] });
+    const chat = await t.sessions.create(seer, { user: "ada" });
+    const part = await chat.upload(photo, { filename: "a.png", mediaType: "image/png" });
+    const answer = await chat.ask([{ type: "text", text: "what is it?" }, part]);
+    expect([answer.outcome, textOf(answer)]).toEqual(["completed", "I see it"]);
+    expect(files()).toMatchObject([
+      { data: photo, mediaType: "image/png" },
+      { data: photo, mediaType: "image/png" },
+    ]);
+    const { entries } = await chat.entries();
+    expect(entries[0]!.parts[1]).toEqual(part);
+  });
+
+  test("that isn't of its session fails the call", async () => {
+    const { model, files } = looking();
+    const seer = agent("seer", async (context) => {
+      const data = new URL(`flotilla-file:${"0".repeat(64)}`);
+      const content = [{ type: "file" as const, data, mediaType: "image/png" }];
+      const messages = [{ role: "user" as const, content }];
+      const asked = generateText({ ...durable(context, { model }), messages, maxRetries: 0 });
+      await expect(asked).rejects.toThrow("the session has no file");
+      return (await asked).text;
+    });
+    await using t = await testFlotilla({ use: [seer] });
+    const answer = await (await t.sessions.create(seer, { user: "ada" })).ask("look");
+    expect(answer).toMatchObject({ outcome: "failed" });
+    expect(files()).toEqual([]);
   });
 });

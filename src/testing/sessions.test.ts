@@ -53,6 +53,20 @@ describe("sessions in a test", () => {
     }
   });
 
+  test("say who is there until they are deleted", async () => {
+    await using t = await testFlotilla({ use: [echo] });
+    const chat = await t.sessions.create(echo, { user: "ada" });
+    await chat.ask("hello");
+    const seen: unknown[] = [];
+    for await (const people of chat.presence()) {
+      seen.push(people);
+      await chat.remove();
+    }
+    expect(seen).toEqual([[]]);
+    const gone = chat.presence().next();
+    await expect(gone).rejects.toMatchObject({ code: "not_found" });
+  });
+
   test("show what an agent streams as it streams it, while it waits for something real", async () => {
     const gate = Promise.withResolvers<void>();
     const slow = scriptedAgent("slow", [["one ", gate.promise, "two"]]);

@@ -1,6 +1,14 @@
 import { FlotillaError } from "../base/errors.ts";
 import type { Ids } from "../base/ids.ts";
-import type { InboxEvent, Joined, FeedEvent, SessionService, Sink } from "../sessions/service.ts";
+import type {
+  Attendance,
+  FeedEvent,
+  InboxEvent,
+  Joined,
+  PresenceEvent,
+  SessionService,
+  Sink,
+} from "../sessions/service.ts";
 import { type Chat, createSessions, type Sessions } from "../sessions/sessions.ts";
 import type { TestPod } from "./test-pod.ts";
 
@@ -50,6 +58,8 @@ export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): S
       // Only `ask` and `events` wait for an agent, so they pass the session. The others wait for pods.
       ask: (...args) => moved(chat.ask(...args), sessionId),
       events: (options) => movedLoop(chat.events(options), sessionId),
+      presence: (options) => movedLoop(chat.presence(options)),
+      upload: (...args) => moved(chat.upload(...args)),
       send: (...args) => moved(chat.send(...args)),
       messages: () => moved(chat.messages()),
       entries: (page) => moved(chat.entries(page)),
@@ -60,6 +70,9 @@ export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): S
       regenerate: (options) => moved(chat.regenerate(options)),
       toolResult: (...args) => moved(chat.toolResult(...args)),
       signal: (...args) => moved(chat.signal(...args)),
+      wake: (wake) => moved(chat.wake(wake)),
+      wakes: () => moved(chat.wakes()),
+      cancelWake: (...args) => moved(chat.cancelWake(...args)),
       read: (...args) => moved(chat.read(...args)),
       setMetadata: (...args) => moved(chat.setMetadata(...args)),
       members: (change) => moved(chat.members(change)),
@@ -67,6 +80,12 @@ export function createTestSessions({ pods, ids, moveFor }: TestSessionsParts): S
       archive: () => moved(chat.archive()),
       unarchive: () => moved(chat.unarchive()),
       remove: () => moved(chat.remove()),
+      fork: async (options) => movedChat(await moved(chat.fork(options))),
+      async edit(...args) {
+        const edited = await moved(chat.edit(...args));
+        return { ...edited, chat: movedChat(edited.chat) };
+      },
+      forks: (query) => moved(chat.forks(query)),
     };
   };
   return {
@@ -157,6 +176,14 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
       const withId = { ...input, sessionId: input.sessionId ?? ids.next() };
       return request((to) => to.create(tenant, withId));
     },
+    upload(...args) {
+      const pod = alive();
+      // What the pod has read of a stream can't be read again.
+      const gone = pod.gone.then(() => {
+        throw new FlotillaError("closed", "the pod was stopped within an upload: upload again");
+      });
+      return Promise.race([pod.sessionService.upload(...args), gone]);
+    },
     send(tenant, sessionId, message) {
       const withId = withGeneratedId(message);
       return request((to) => to.send(tenant, sessionId, withId));
@@ -169,10 +196,26 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
       const withId = withGeneratedId(signal);
       return request((to) => to.signal(tenant, sessionId, withId));
     },
+    wake(tenant, sessionId, wake) {
+      const withId = withGeneratedId(wake);
+      return request((to) => to.wake(tenant, sessionId, withId));
+    },
     regenerate(tenant, sessionId, options) {
       const withId = withGeneratedId(options);
       return request((to) => to.regenerate(tenant, sessionId, withId));
     },
+    wakes: (...args) => request((to) => to.wakes(...args)),
+    cancelWake: (...args) => request((to) => to.cancelWake(...args)),
+    fireWake: (...args) => request((to) => to.fireWake(...args)),
+    fork(tenant, sessionId, input) {
+      const withId = withGeneratedId(input);
+      return request((to) => to.fork(tenant, sessionId, withId));
+    },
+    edit(tenant, sessionId, message) {
+      const withId = withGeneratedId(message);
+      return request((to) => to.edit(tenant, sessionId, withId));
+    },
+    forks: (...args) => request((to) => to.forks(...args)),
     bring: (...args) => request((to) => to.bring(...args)),
     get: (...args) => request((to) => to.get(...args)),
     list: (...args) => request((to) => to.list(...args)),
@@ -199,6 +242,14 @@ function reconnectingService(pods: readonly TestPod[], ids: Ids): SessionService
         (to, mine) => to.join(tenant, sessionId, { ...position, lastSeq }, mine),
         { ...sink, push: seen },
       );
+    },
+    presence(tenant, sessionId, user, sink) {
+      let attendance: Attendance | undefined;
+      const joined = subscribe<PresenceEvent>(
+        (to, mine) => (attendance = to.presence(tenant, sessionId, user, mine)),
+        sink,
+      );
+      return { ...joined, typing: (isTyping) => attendance?.typing(isTyping) };
     },
     inbox: (tenant, user, sink) =>
       subscribe<InboxEvent>((to, mine) => to.inbox(tenant, user, mine), sink),

@@ -8,7 +8,7 @@ import { startHeartbeat } from "../pods/heartbeat.ts";
 import { assemblePod, type Pod } from "../runtime/pod.ts";
 import type { PodSettings } from "../runtime/config.ts";
 import { isAgent } from "../runtime/handlers.ts";
-import { lazyService } from "../sessions/create-service.ts";
+import { lazyService } from "../sessions/lazy-service.ts";
 import type { SessionService } from "../sessions/service.ts";
 import type { Database } from "../store/database.ts";
 import { shareWithProcess } from "../throttles/scope.ts";

@@ -2,8 +2,8 @@ import process from "node:process";
 import { type Browser, type BrowserContext, chromium } from "playwright-core";
 import { part } from "../parts.ts";
 
-/** A page takes as long as the machine is busy. */
-export const patienceMs = 60_000;
+/** A page takes as long as the machine is busy, or its disk stands still. */
+export const patienceMs = 90_000;
 
 export async function launch(more: readonly string[] = []): Promise<Browser> {
   return chromium.launch({

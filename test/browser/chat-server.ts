@@ -5,6 +5,7 @@ import { until } from "../../src/base/contract/movable-clock.ts";
 import { type Client, createClient } from "../../src/client/index.ts";
 import { built } from "../built.ts";
 import { type Running, start } from "../command.ts";
+import { freePort } from "../free-ports.ts";
 import { builtPage } from "./page-build.ts";
 import { type Proxy, startProxy } from "./proxy.ts";
 
@@ -36,7 +37,8 @@ export async function startChatServer(pages?: Record<string, string>): Promise<C
   const served = pages ?? { "/chat": await builtPage("chat") };
   const env = { PAGES: JSON.stringify(served), GATES: folder };
   const store = `sqlite:${join(folder, "chat.db")}`;
-  let port = 0;
+  // One that the system gives to no connection while the server is down.
+  const port = await freePort();
   let running: Running;
 
   const serve = async (): Promise<void> => {
@@ -51,7 +53,6 @@ export async function startChatServer(pages?: Record<string, string>): Promise<C
       rmSync(folder, { recursive: true, force: true });
       throw new Error(`the server ended: ${said.stderr}`);
     }
-    port = Number(new URL(said).port);
   };
   const kill = async (): Promise<void> => {
     running.child.kill("SIGKILL");

@@ -11,6 +11,7 @@ export type Order = {
 export const firstWords = "First I look at the weather. ";
 export const secondWords = "Then I book the seats. ";
 export const lastCount = 450;
+export const wordMs = 15;
 
 /** The words of the last call, with the attempt that says them. */
 export function lastWords(attempt: number): string[] {

@@ -11,7 +11,7 @@ import { agent, defineConfig, textOf } from "flotilla";
 import { durable, type Interrupted } from "flotilla/durable";
 import { simulatedModel } from "flotilla/testing";
 import { z } from "zod";
-import { firstWords, lastWords, type Order, secondWords } from "./durable-order.ts";
+import { firstWords, lastWords, type Order, secondWords, wordMs } from "./durable-order.ts";
 
 const pages = JSON.parse(process.env["PAGES"] ?? "{}") as Record<string, string>;
 const folder = process.env["GATES"] ?? "";
@@ -27,7 +27,7 @@ const clerk = agent<UIMessage>("clerk", (context) => {
   const order = JSON.parse(textOf(asked)) as Order;
   let words = 0;
   const model = simulatedModel({
-    wordMs: 15,
+    wordMs,
     clock: {
       after(delayMs, callback) {
         if (context.attempt === 1 && ++words === order.pausesAt) return () => {};
@@ -64,9 +64,9 @@ const clerk = agent<UIMessage>("clerk", (context) => {
 export default defineConfig({
   use: process.env["ROLE"] === "agent" ? [clerk] : [],
   server: { pages },
-  // A pod that was killed is to be missed soon.
-  heartbeatMs: 200,
-  deadAfterMs: 2_000,
+  // A pod that was killed is to be missed soon, and one that merely stands still for seconds isn't.
+  heartbeatMs: 1_000,
+  deadAfterMs: 8_000,
   shutdownMs: 2_000,
   pressure: false,
   dataDir: false,

@@ -9,7 +9,7 @@ import { textOf } from "../../src/protocol/message.ts";
 import { built } from "../built.ts";
 import { type Running, start } from "../command.ts";
 import { launch, leave, openContext, patienceMs } from "./browser.ts";
-import { firstWords, lastCount, type Order, secondWords } from "./durable-order.ts";
+import { firstWords, lastCount, type Order, secondWords, wordMs } from "./durable-order.ts";
 import { expectSoon } from "./expect-soon.ts";
 import { builtPage } from "./page-build.ts";
 
@@ -17,8 +17,8 @@ const limitMs = 300_000;
 const startMs = 120_000;
 /** A lost pod is noticed after seconds, and the rest of the answer takes as long as the machine is busy. */
 const goesOnMs = 150_000;
-/** Words of a call are kept each second, and a write takes its time. */
-const maxLostMs = 2_000;
+/** Words of a call are kept each second, and a write takes its time: what is said in two seconds. */
+const maxLostWords = Math.ceil(2_000 / wordMs);
 const finished = firstWords + secondWords;
 const config = built.program(join(import.meta.dirname, "durable-process.ts"));
 
@@ -66,7 +66,7 @@ type Loss = {
   readonly level: "task" | "change";
   readonly from: number;
   readonly lost: string;
-  readonly saidAtMs: number;
+  readonly words: number;
 };
 
 type Watched = { readonly losses: Loss[]; readonly mostAnswers: number };
@@ -74,8 +74,6 @@ type Watched = { readonly losses: Loss[]; readonly mostAnswers: number };
 /** Looks at the answer with every change of the page. */
 function watchAnswer(): void {
   const watched = { losses: [] as Loss[], mostAnswers: 0 };
-  /** Up to which length the answer was there, since when. */
-  let said: { length: number; atMs: number }[] = [];
   const last = { change: "", task: "" };
   const answers = () => [...document.querySelectorAll('article[data-role="assistant"]')];
   const look = (level: Loss["level"]): void => {
@@ -87,12 +85,9 @@ function watchAnswer(): void {
     let from = 0;
     while (from < before.length && before[from] === text[from]) from++;
     if (from < before.length) {
-      const saidAtMs = said.find(({ length }) => length > from)?.atMs ?? 0;
-      watched.losses.push({ level, from, lost: before.slice(from, from + 60), saidAtMs });
-      if (level === "task") said = said.filter(({ length }) => length <= from);
-    }
-    if (level === "task" && text.length > (said.at(-1)?.length ?? 0)) {
-      said.push({ length: text.length, atMs: Date.now() });
+      const lost = before.slice(from);
+      const words = lost.trim().split(/\s+/).length;
+      watched.losses.push({ level, from, lost: lost.slice(0, 60), words });
     }
   };
   const nextTask = new MessageChannel();
@@ -162,7 +157,6 @@ async function answering(sender: "6" | "7", order: Omit<Order, "chat">) {
     open,
     /** Ends the process, lets the answer go on, and waits until all pages show it as it is stored. */
     async goesOn(signal: "SIGKILL" | "SIGTERM") {
-      const endedAtMs = Date.now();
       await end(first.running, signal);
       open();
       const late = await openTab(context, "7", "", chat);
@@ -184,7 +178,7 @@ async function answering(sender: "6" | "7", order: Omit<Order, "chat">) {
       const seen = await Promise.all(tabs.map(async (tab) => ({ tab, ...(await tab.watched()) })));
       for (const { mostAnswers } of seen) expect(mostAnswers).toBe(1);
       await end(second.running, "SIGKILL");
-      return { text, seen, endedAtMs, close: () => leave(ada) };
+      return { text, seen, close: () => leave(ada) };
     },
   };
 }
@@ -220,7 +214,7 @@ describe("the page of a durable agent", { timeout: limitMs }, () => {
     await answer.reaches("call 3");
     answer.open();
     await answer.own.shows("1-300 ");
-    const { text, seen, endedAtMs, close } = await answer.goesOn("SIGKILL");
+    const { text, seen, close } = await answer.goesOn("SIGKILL");
     expect(text.startsWith(finished)).toBe(true);
     expect(numbersIn(text)).toEqual(allNumbers);
     // Both attempts have said a part of it.
@@ -228,10 +222,8 @@ describe("the page of a durable agent", { timeout: limitMs }, () => {
     for (const each of seen) {
       const losses = lossesOf(each);
       expect(losses.filter(({ from }) => from < finished.length)).toEqual([]);
-      const early = losses.filter(
-        ({ level, saidAtMs }) => level === "task" && saidAtMs < endedAtMs - maxLostMs,
-      );
-      expect(early).toEqual([]);
+      const large = losses.filter(({ level, words }) => level === "task" && words > maxLostWords);
+      expect(large).toEqual([]);
     }
     await close();
   });

@@ -8,6 +8,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  utimesSync,
 } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
@@ -39,7 +40,7 @@ const dayMs = 86_400_000;
 export async function builtPage(page: keyof typeof sources): Promise<string> {
   const folder = join(built.folder, "pages", `${page}-${hashOf([...sources[page], ...shared])}`);
   mkdirSync(join(built.folder, "pages"), { recursive: true });
-  using building = await soleOwner(`${folder}.lock`, () => existsSync(folder));
+  using building = await soleOwner(`${folder}.lock`, () => isKept(folder));
   if (!building.owned) return folder;
   removeOld(join(built.folder, "pages"));
   const unfinished = `${folder}.${process.pid}`;
@@ -48,6 +49,14 @@ export async function builtPage(page: keyof typeof sources): Promise<string> {
   await promisify(execFile)(process.execPath, [program, page, unfinished], { cwd: root });
   renameSync(unfinished, folder);
   return folder;
+}
+
+/** Whether it is built already. Then it is in use, so that no other build takes it for an old one. */
+function isKept(folder: string): boolean {
+  if (!existsSync(folder)) return false;
+  const now = new Date();
+  utimesSync(folder, now, now);
+  return true;
 }
 
 /** Pages of sources that are no more. */

@@ -25,7 +25,8 @@ beforeAll(async () => {
   const args = ["dev", "--config", config, "--port", "0", "--store", store];
   server = spawn(process.execPath, [built.command, ...args], {
     cwd: folder,
-    env: { ...process.env, SCAN_MS: "2000" },
+    // Long enough for a page that is late to show that the call waits for it.
+    env: { ...process.env, SCAN_MS: "15000" },
   });
   let output = "";
   server.stdout!.on("data", (more) => (output += String(more)));

@@ -1,8 +1,10 @@
 /** The config of the server that pages are tested on: agents that do what they are told. */
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
+import { convertToModelMessages, isStepCount, streamText, tool, type UIMessage } from "ai";
 import {
   agent,
   type AgentContext,
@@ -13,6 +15,8 @@ import {
   textOf,
   throttle,
 } from "flotilla";
+import { durable } from "flotilla/durable";
+import { simulatedModel } from "flotilla/testing";
 import { z } from "zod";
 import { echo, guide } from "../../examples/demo/agents.ts";
 import { transcribe } from "../../examples/demo/tasks.ts";
@@ -54,6 +58,47 @@ const script = agent("script", follow);
 /** One after the other. */
 const narrow = agent("narrow", { throttle: throttle("narrow", { pinned: 1 }) }, follow);
 
+/** A model that says of each file what it was given of it: type, size and hash. */
+const viewer = agent<UIMessage>("viewer", async (context) => {
+  const model = simulatedModel({
+    answers: ({ prompt }) => {
+      const { content } = prompt.findLast(({ role }) => role === "user")!;
+      const parts = content as { type: string; mediaType: string; data: Uint8Array | string }[];
+      const seen = parts.flatMap(({ type, mediaType, data }) => {
+        if (type !== "file") return [];
+        const bytes = typeof data === "string" ? Buffer.from(data, "base64") : data;
+        const hash = createHash("sha256").update(bytes).digest("hex");
+        return [`${mediaType} ${bytes.length} ${hash}`];
+      });
+      return { text: seen.join() };
+    },
+  });
+  const messages = await convertToModelMessages([...context.messages]);
+  return streamText({ ...durable(context, { model }), messages });
+});
+
+/** Looks something up until its gate is open, and then says what it was asked meanwhile. */
+const steered = agent<UIMessage>("steered", { during: "steer" }, async (context) => {
+  const model = simulatedModel({
+    answers({ prompt, toolResults }) {
+      const asked = prompt.filter(({ role }) => role === "user").map(({ content }) => content);
+      const texts = (asked as { text: string }[][]).map(([part]) => part!.text);
+      if (toolResults === 0) return { text: "I look. ", tools: [["look", {}]] };
+      return { text: `Asked: ${texts.join(", ")}.` };
+    },
+  });
+  const look = tool({
+    inputSchema: z.object({}),
+    execute: async () => {
+      await passed(context.sessionId, context.signal);
+      return "found";
+    },
+  });
+  const settings = durable(context, { model, tools: { look }, stopWhen: isStepCount(3) });
+  const messages = await convertToModelMessages([...context.messages]);
+  return streamText({ ...settings, messages, abortSignal: context.signal });
+});
+
 /** Says how far it is, and ends once its gate is open. */
 const gated = task("gated", {}, async ({ input, progress, signal }) => {
   progress({ step: 1, of: 2 });
@@ -68,11 +113,11 @@ const asking = flow("asking", { version: 1 })
   .end();
 
 export default defineConfig({
-  use: [script, narrow, guide, echo, transcribe, gated, asking],
+  use: [script, narrow, viewer, steered, guide, echo, transcribe, gated, asking],
   server: { pages },
-  // A pod that was killed is to be missed soon.
-  heartbeatMs: 200,
-  deadAfterMs: 2_000,
+  // A pod that was killed is to be missed soon, and one that merely stands still for seconds isn't.
+  heartbeatMs: 1_000,
+  deadAfterMs: 8_000,
   shutdownMs: 2_000,
   pressure: false,
   dataDir: false,

@@ -184,6 +184,31 @@ describe("a chat in a browser", { timeout: limitMs }, () => {
     await one.messages.nth(2).getByText("bob", { exact: true }).waitFor();
     await leave(bob);
   });
+
+  test("shows who else is there and who types, for as long as they do", async () => {
+    const one = await open();
+    await one.say("hello");
+    await one.shows("You said: hello");
+    await server.program.sessions.members(chatId, { addUsers: ["bob"] });
+    const bob = await openContext(browser);
+    const two = await open(bob, "bob");
+    await one.page.getByText("Also here: bob").waitFor();
+    await two.page.getByText("Also here: ada").waitFor();
+    const typing = one.page.getByText("bob is typing…");
+    // It is shown for a moment, which a page that is slow could miss: he types until it is seen.
+    await expectSoon(async () => {
+      await two.box.pressSequentially("w");
+      return typing.count();
+    }, 1);
+    await two.box.fill("well");
+    await two.box.press("Enter");
+    await typing.waitFor({ state: "detached" });
+    await one.shows("You said: well");
+    await two.page.close();
+    await one.page.getByText("Also here: bob").waitFor({ state: "detached" });
+    expect(await one.texts()).toHaveLength(4);
+    await leave(bob);
+  });
 });
 
 describe("an approval", { timeout: limitMs }, () => {

@@ -7,9 +7,11 @@ import { task } from "../../src/tasks/task.ts";
 import { startTestServer } from "../../src/server/contract/test-server.ts";
 import { agent } from "../../src/sessions/agents/agent.ts";
 
+/** Holds the task until a client has seen that it runs. */
+const seenAtWork = Promise.withResolvers<void>();
 const slow = task("slow", {}, async ({ progress }) => {
   progress({ done: 1 });
-  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  await seenAtWork.promise;
   return "all of it";
 });
 const order = flow("order", { version: 1 })
@@ -64,6 +66,8 @@ describe("a client", () => {
     expect(client.tasks.watch(taskId)).toBe(watched);
     const seen: (TaskView | undefined)[] = [];
     watched.subscribe(() => seen.push(watched.get().value));
+    await until("its progress", () => seen.some((each) => each?.progress != null));
+    seenAtWork.resolve();
     await until("its end", () => watched.get().status === "ended");
     const { value } = watched.get();
     expect(value).toMatchObject({ taskId, status: "completed", result: "all of it" });

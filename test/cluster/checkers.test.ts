@@ -97,7 +97,27 @@ describe("the checkers of a cluster", () => {
       /^S7: fay was told 4 by p1, then 3 by p2/,
     ],
     ["a term that falls", { heads: [head(2, 6), head(1, 7)] }, /^O1: log 0 .* to term 1/],
-    ["a log whose end falls", { heads: [head(2, 6), head(2, 5)] }, /^O1: log 0 .* at 5$/],
+    [
+      "a term that falls, and was seen to go on",
+      { heads: [head(3, 6), head(3, 7), head(2, 7)] },
+      /^O1: log 0 .* from term 3 at 7 to term 2 at 7$/,
+    ],
+    ["a log whose end falls", { heads: [head(2, 7), head(2, 5)] }, /^O1: log 0 .* at 5$/],
+    [
+      "a log whose end falls by and by",
+      { heads: [head(2, 7), head(2, 6), head(2, 5)] },
+      /^O1: log 0 .* from term 2 at 6 to term 2 at 5$/,
+    ],
+    [
+      "a row of a log that falls",
+      { heads: [head(2, 6), head(2, 5)], archives: undefined },
+      /^O1: log 0 .* at 5$/,
+    ],
+    [
+      "a row of a log that falls by a term",
+      { heads: [head(4, 6), head(3, 6)], archives: undefined },
+      /^O1: log 0 .* to term 3 at 6$/,
+    ],
     [
       "two owners of a term",
       { owned: [...calm.owned, { log: 0, term: 2, pod: "p3" }] },
@@ -172,6 +192,19 @@ describe("the checkers of a cluster", () => {
       expect.stringMatching(violation),
     );
   });
+
+  const unacked: [string, ClusterEvidence["heads"]][] = [
+    ["record", [head(2, 6), head(2, 5), head(2, 8)]],
+    ["record, more than once", [head(2, 6), head(2, 5), head(2, 6), head(2, 5), head(2, 8)]],
+    ["owner, after which the one before goes on", [head(1, 5), head(3, 6), head(2, 5), head(2, 9)]],
+    ["owner, of which another has the term then", [head(1, 5), head(2, 6), head(1, 5), head(2, 7)]],
+  ];
+  test.each(unacked)(
+    "find nothing wrong with a log that loses its last, unacked %s",
+    (_, heads) => {
+      expect(clusterViolations({ ...calm, heads })).toEqual([]);
+    },
+  );
 
   test("tell of a few rows where many are wrong", () => {
     const many = Object.fromEntries([1, 2, 3, 4, 5].map((seq) => [`s ${seq}`, "x"]));

@@ -39,17 +39,37 @@ const fallen: ClusterCheck = ({ looks }) => {
   });
 };
 
-/** O1: neither the term nor the end of a log ever falls. */
-const setBack: ClusterCheck = ({ heads }) => {
+/**
+ * O1: neither the term nor the end of a log ever falls below what was acked. A row of the database is committed
+ * once it is seen. On servers the last message may be one that was never acked, and is lost with a server. One
+ * message of a log is sent at a time, so that whatever is before the last one was acked, or read by the pod that
+ * sent the last one.
+ */
+const setBack: ClusterCheck = ({ heads, owned, archives }) => {
+  const mayLoseLast = archives !== undefined;
   const byLog = Map.groupBy(heads, ({ log, incarnation }) => `${log} (${incarnation})`);
-  return [...byLog].flatMap(([log, all]) =>
-    all.slice(1).flatMap((head, at) => {
-      const before = all[at]!;
-      if (head.term >= before.term && head.offset >= before.offset) return [];
+  return [...byLog].flatMap(([log, all]) => {
+    let end = -Infinity;
+    let top = -Infinity;
+    /** At which offsets the highest term was seen. */
+    let seenAt = new Set<number>();
+    return all.flatMap((head, at) => {
+      const { term, offset } = head;
+      // A term that was lost before it was acked is the next one again.
+      const isOver = all.slice(at).every((each) => each.term !== top);
+      const isOwned = owned.some((each) => each.log === head.log && each.term === top) && isOver;
+      const isTopAcked = !mayLoseLast || seenAt.size > 1 || isOwned;
+      const falls = offset < (mayLoseLast ? end - 1 : end) || term < (isTopAcked ? top : top - 1);
+      const before = all[at - 1];
+      if (term > top) seenAt = new Set();
+      if (term >= top) seenAt.add(offset);
+      end = Math.max(end, offset);
+      top = Math.max(top, term);
+      if (!before || !falls) return [];
       const from = `term ${before.term} at ${before.offset}`;
-      return [`O1: log ${log} went from ${from} to term ${head.term} at ${head.offset}`];
-    }),
-  );
+      return [`O1: log ${log} went from ${from} to term ${term} at ${offset}`];
+    });
+  });
 };
 
 /** O1: a term has one owner. */

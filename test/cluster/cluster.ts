@@ -24,8 +24,11 @@ import type { Network } from "./network.ts";
 import { openNetwork } from "./open-network.ts";
 import { rebuildArchive } from "./rebuilt-archive.ts";
 
-/** What pods use NATS for: to reach each other alone, or for the logs of sessions as well. */
-export type ClusterMode = "bus" | "all";
+/**
+ * What pods use NATS for: to reach each other alone, for the logs of sessions as well, or for one and then for
+ * both, as logs move.
+ */
+export type ClusterMode = "bus" | "all" | "move";
 
 /** Three NATS servers, three pods and a Postgres server, each on a node of a network of its own. */
 export type Cluster = {
@@ -53,7 +56,7 @@ export type Cluster = {
   heads(): Promise<SeenHead[]>;
   /** The logs of pods, as each NATS server has them; none where they aren't there. */
   replicas(): Promise<Replica[]>;
-  /** The archive of those logs, and what it should be; undefined where they aren't there. */
+  /** The archive of those logs, and what it should be; undefined where they aren't there from the beginning. */
   archives(): Promise<Archives | undefined>;
   close(options?: { keep: boolean }): Promise<void>;
 };
@@ -67,7 +70,7 @@ export const postgresNode = "db";
 
 const key = "a-key-of-the-test-alone";
 /** What subjects and streams of pods begin with. */
-const namespace = "storm";
+export const namespace = "storm";
 const diskMegabytes = 128;
 const startMs = 90_000;
 const lookMs = 5_000;
@@ -136,12 +139,23 @@ export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Clus
       under: [...network.under(node), ...livingBy(clocks.pods[at]!)],
       remoteMax: callsMax,
       config: {
-        nats: { servers: urlsAt[at], namespace, use: mode, ...(mode === "all" && { monitor }) },
+        nats: {
+          servers: urlsAt[at],
+          namespace,
+          use: mode === "all" ? "all" : "bus",
+          ...(mode !== "bus" && { monitor }),
+        },
       },
     });
   };
-  const reader = mode === "all" ? await openLogReader(nats, namespace) : undefined;
+  const reader = mode === "bus" ? undefined : await openLogReader(nats, namespace);
   if (reader) opening.defer(() => reader.close());
+  /** What tells of the logs where they are. Undefined: Postgres does. */
+  const readerNow = async () => {
+    if (mode !== "move") return reader;
+    const [row] = await sessions.sql("select place from flotilla.log_place");
+    return row!["place"] === "nats" ? reader : undefined;
+  };
   const pods: ServerProcess[] = [];
   const ask = async (at: number, path: string, init: RequestInit = {}) =>
     fetch(`${pods[at]!.url}/v1/${path}`, {
@@ -154,8 +168,11 @@ export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Clus
   const owners =
     reader &&
     (async () => {
-      const heads = () => reader.heads().catch(() => undefined);
-      return (await until("servers tell of all heads", heads)).map(({ owner }) => owner);
+      const ownersNow = async () => {
+        const streams = await readerNow();
+        return streams ? (await streams.heads()).map(({ owner }) => owner) : sessions.owners();
+      };
+      return until("all heads are told", () => ownersNow().catch(() => undefined));
     });
   const fleet: SessionFleet = {
     ...sessions,
@@ -211,7 +228,9 @@ export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Clus
       }
     },
     async heads() {
-      if (reader) return reader.heads();
+      const streams = await readerNow();
+      // A stream that a log has just gone to says nothing of where that stands.
+      if (streams) return (await streams.heads()).filter(({ term }) => mode === "all" || term > 0);
       const rows = await sessions.sql(
         "select log_id, incarnation, term, log_offset from flotilla_session_log order by log_id",
       );
@@ -222,9 +241,9 @@ export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Clus
         offset: row["log_offset"],
       }));
     },
-    replicas: async () => (await reader?.replicas()) ?? [],
+    replicas: async () => (await (await readerNow())?.replicas()) ?? [],
     async archives() {
-      if (!reader) return undefined;
+      if (mode !== "all") return undefined;
       const from = { nats, namespace, store: plain.store, server: postgres.url };
       const endMs = monotonicMs() + archiveMs;
       for (;;) {

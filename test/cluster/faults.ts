@@ -24,6 +24,8 @@ export type FaultParts = {
 };
 
 const hourMs = 3_600_000;
+/** The one for which a session is made, under an id of the test's. */
+export const makesSessions = "pause a pod in the middle of an answer";
 
 /** What is done to processes and disks: one at a time, because each leaves all processes running. */
 export function processFaults(parts: FaultParts): Faults {
@@ -72,8 +74,7 @@ export function processFaults(parts: FaultParts): Faults {
     "kill a pod": () => kill(one(), []),
     "pause a pod": async () =>
       pauseOwner({ fleet }, await ownerIn({ fleet, sessions, random }), false),
-    "pause a pod in the middle of an answer": async () =>
-      pauseRunner({ fleet }, await quietSession(), false),
+    [makesSessions]: async () => pauseRunner({ fleet }, await quietSession(), false),
     "kill a server": () => kill([], one()),
     "pause a server": () => pause([], one()),
     "kill a pod and a server": () => kill(one(), one()),

@@ -25,6 +25,7 @@ import { openPostgres } from "../../src/store/postgres/postgres.ts";
 import type { NatsCluster } from "../nats/server.ts";
 import type { Archives, ArchiveTables } from "./evidence.ts";
 import { readLives } from "./log-reader.ts";
+import { placeOnStreams } from "../../src/sessions/log/place.ts";
 
 export type RebuildParts = {
   readonly nats: Pick<NatsCluster, "urls">;
@@ -88,6 +89,7 @@ export async function rebuildArchive(parts: RebuildParts): Promise<Archives> {
   const database = await openPostgres({ url: place.href });
   opened.defer(() => database.close());
   await migrate(database);
+  await placeOnStreams(database);
   const ids = uuidv7(systemClock, systemRandom);
   const flusher = createFlusher({ database, ids, log: silentLogger });
   for (const life of await readLives(manager, logs.deployment)) {

@@ -3,6 +3,9 @@
  * over or a promise is broken. Then it tells the seed, and where everything was kept.
  *
  *   npm run soak -- cluster --minutes 120 --seed 7 --mode bus
+ *   npm run soak -- cluster --minutes 120 --mode all --away 60
+ *
+ * `--mode move` has the logs go to NATS, back to Postgres, and there again all the while.
  *
  * With the name of a mutation it takes out that fence, in a copy of the source, and says whether a checker
  * notices.
@@ -15,14 +18,16 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { parseArgs } from "node:util";
+import { pauseFor } from "../crash/until.ts";
 import { makeBuild } from "../make-build.ts";
 import { getParts, missing, parts } from "../parts.ts";
-import { type ClusterMode, openCluster } from "./cluster.ts";
+import { type Cluster, type ClusterMode, openCluster } from "./cluster.ts";
 import { runClusterStorm } from "./storm.ts";
 
 /** What it ends with where a promise was broken. Anything else that fails ends with 1. */
 const brokenCode = 3;
-const modes: readonly ClusterMode[] = ["bus", "all"];
+const lookMs = 5_000;
+const modes: readonly ClusterMode[] = ["bus", "all", "move"];
 const { values } = parseArgs({
   args: process.argv.slice(3),
   options: {
@@ -32,6 +37,8 @@ const { values } = parseArgs({
     mode: { type: "string", default: "bus" },
     /** How long each storm goes on, in seconds. */
     seconds: { type: "string", default: "120" },
+    /** For how many seconds Postgres is away, in place of being killed and paused. With `--mode all`. */
+    away: { type: "string" },
     /** A fence that is taken out, by its name in the lists of `test/simulation`. */
     mutation: { type: "string" },
     /** Every fault as it comes. */
@@ -43,6 +50,12 @@ if (!(minutes > 0)) throw new Error("--minutes takes a number above zero");
 if (!(seconds > 0)) throw new Error("--seconds takes a number above zero");
 const mode = modes.find((each) => each === values.mode);
 if (!mode) throw new Error(`--mode takes ${modes.join(", ")}`);
+const awayMs = values.away === undefined ? undefined : 1_000 * Number(values.away);
+if (awayMs !== undefined && !(awayMs > 0 && mode === "all")) {
+  throw new Error("--away takes a number above zero, with --mode all");
+}
+
+class BrokenChain extends Error {}
 
 const needed = [parts.postgres, parts.faketime, parts.nats, parts.ip, parts.nft];
 const failure = getParts(needed);
@@ -67,8 +80,11 @@ async function round(seed: number, mode: ClusterMode): Promise<void> {
   const { folder } = cluster.fleet;
   let code = brokenCode;
   try {
-    const plan = { seed, forMs: seconds * 1_000, say: values.verbose ? say : () => {} };
-    const { violations, mildness, counts, evidence } = await runClusterStorm(cluster, plan);
+    const saying = values.verbose ? say : () => {};
+    const plan = { seed, forMs: seconds * 1_000, awayMs, say: saying };
+    const ended = await Promise.race([runClusterStorm(cluster, plan), brokenChain(cluster)]);
+    if (typeof ended === "string") throw new BrokenChain(ended);
+    const { violations, mildness, counts, evidence } = ended;
     say(JSON.stringify(counts));
     if (mildness.length > 0) say(`this round lacked ${mildness.join("; ")}`);
     if (violations.length === 0) return await cluster.close();
@@ -76,11 +92,24 @@ async function round(seed: number, mode: ClusterMode): Promise<void> {
     for (const violation of violations) say(violation);
     say(`seed ${seed} broke promises; ledgers, logs and evidence.json are in ${folder}`);
   } catch (error) {
-    code = 1;
+    code = error instanceof BrokenChain ? brokenCode : 1;
     say(`seed ${seed} ended early; ledgers and logs are in ${folder}: ${String(error)}`);
   }
   await cluster.close({ keep: true });
   process.exit(code);
+}
+
+/**
+ * What a pod says of a log whose messages don't follow from each other. No fault that a storm makes excuses
+ * that, and the storm itself would wait for such a log in vain.
+ */
+async function brokenChain({ fleet }: Cluster): Promise<string> {
+  for (;;) {
+    await pauseFor(lookMs);
+    for (const { error } of fleet.logged("session log pass failed, retrying")) {
+      if (error?.includes("the chain ends before")) return error;
+    }
+  }
 }
 
 /** Soaks a copy of the repository that lacks a fence. Returns 0 if that was noticed. */

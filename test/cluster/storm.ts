@@ -6,7 +6,8 @@ import { pauseFor, until } from "../crash/until.ts";
 import { clusterViolations, mostAtOnce, vacuity } from "./checkers.ts";
 import { callsMax, type Cluster, places } from "./cluster.ts";
 import type { ArchiveTables, ClusterEvidence, Look, Owned, SeenHead } from "./evidence.ts";
-import { fire, processFaults, surroundingFaults } from "./faults.ts";
+import { type Faults, fire, makesSessions, processFaults, surroundingFaults } from "./faults.ts";
+import { keepMoving } from "./moves.ts";
 import { outside } from "./network.ts";
 import { rivalVacuity, rivalViolations } from "./rivals/checkers.ts";
 import type { RivalEvidence } from "./rivals/evidence.ts";
@@ -25,6 +26,11 @@ export type ClusterStormPlan = {
   readonly seed: number;
   /** It goes on for so long, and at least until each fault has fired and met what it can meet. */
   readonly forMs: number;
+  /**
+   * Postgres is away for so long, in place of what else is done to it: with logs on NATS everything goes on, and pods
+   * start.
+   */
+  readonly awayMs?: number | undefined;
   readonly say?: (line: string) => void;
 };
 
@@ -35,12 +41,14 @@ const longerMs = 90_000;
 const readers = ["eve", "fay"];
 /** What an owner is refused by: at its next record, or at its next sign of life. */
 const ownerFence = "an owner whose log is another's";
+const startsLate =
+  "the store is away: this pod serves sessions by their logs, and the rest once it is back";
 const answerFence = "an answer of a turn that is another's";
 
 /** Clients that talk while everything that they need is killed, paused, cut off, filled and set wrong. */
 export async function runClusterStorm(
   cluster: Cluster,
-  { seed, forMs, say = () => {} }: ClusterStormPlan,
+  { seed, forMs, awayMs, say = () => {} }: ClusterStormPlan,
 ): Promise<ClusterStorm> {
   const { fleet, network } = cluster;
   await fleet.startAgent(network.addressOf(outside));
@@ -58,6 +66,10 @@ export async function runClusterStorm(
   const rivals = await startRivals(cluster, seed + 6);
   const talking = keepTalking(clients, names, seededRandom(seed + 1));
   const watching = keepWatching(cluster, names, seed + 2);
+  const moves =
+    cluster.mode === "move"
+      ? keepMoving(cluster, { random: seededRandom(seed + 7), say })
+      : undefined;
 
   let quiet = 0;
   const quietSession = async () => {
@@ -65,18 +77,19 @@ export async function runClusterStorm(
     await cluster.open(session, "local");
     return session;
   };
-  const onProcesses = processFaults({
-    cluster,
-    random: seededRandom(seed),
-    sessions: names,
-    quietSession,
-  });
-  const around = surroundingFaults({ cluster, random: seededRandom(seed + 3) });
+  const onProcesses = withoutPostgres(
+    processFaults({ cluster, random: seededRandom(seed), sessions: names, quietSession }),
+    awayMs,
+  );
+  const surrounding = surroundingFaults({ cluster, random: seededRandom(seed + 3) });
+  const around = withoutPostgres(surrounding, awayMs);
+  const away = awayMs === undefined ? undefined : takeAway(cluster, awayMs, say);
   const endMs = performance.now() + forMs;
   let isDone = false;
   const isLate = () => {
     const overMs = performance.now() - endMs;
-    return overMs > 0 && (overMs > longerMs || rivals.lacks().length === 0);
+    const lacks = [...rivals.lacks(), ...(moves?.lacks() ?? [])];
+    return overMs > 0 && (overMs > longerMs || lacks.length === 0);
   };
   const [harm, others] = await Promise.all([
     fire(onProcesses, { random: seededRandom(seed + 4), isOver: isLate, say }).finally(
@@ -87,7 +100,9 @@ export async function runClusterStorm(
     rivals.kill();
     throw error;
   });
+  await away;
   say("the storm is over");
+  const moved = await moves?.stop();
   await talking.stop();
   const { looks, heads } = await watching.stop();
   const contended = await rivals.gather();
@@ -123,16 +138,23 @@ export async function runClusterStorm(
   };
   const wanted = {
     faults: [...Object.keys(onProcesses), ...Object.keys(around)],
-    fences: [ownerFence, answerFence],
+    fences: awayMs === undefined ? [ownerFence, answerFence] : [ownerFence],
   };
   const violations = [...clusterViolations(evidence), ...rivalViolations(contended)];
   for (const pod of diedUnasked(fleet)) violations.push(`R2: ${pod} ended, and no fault ended it`);
   const { invoked, acked } = happened;
+  const startedLate = refusedBy(startsLate);
+  const lacked = awayMs === undefined || startedLate > 0 ? [] : ["a pod that starts meanwhile"];
   const contendedBy = (event: string) =>
     contended.notes.filter((each) => each.event === event).length;
   return {
     violations,
-    mildness: [...vacuity(wanted, happened), ...rivalVacuity(contended)],
+    mildness: [
+      ...vacuity(wanted, happened),
+      ...rivalVacuity(contended),
+      ...lacked,
+      ...(moves?.lacks() ?? []),
+    ],
     evidence: { ...evidence, rivals: contended },
     counts: {
       invoked,
@@ -146,6 +168,8 @@ export async function runClusterStorm(
       answersRefused: refused[answerFence]!,
       answersAtOnce: happened.mostAtOnce,
       faults: happened.fired.length,
+      ...(awayMs !== undefined && { startedLate }),
+      ...moved,
       recordsCommitted: contendedBy("committed"),
       recordsFenced: contendedBy("fenced"),
       recordsUnknown: contendedBy("unknown"),
@@ -154,6 +178,27 @@ export async function runClusterStorm(
       rowsRebuilt: rowsOf(evidence.archives?.rebuilt),
     },
   };
+}
+
+/** Faults that leave Postgres to itself, and need no session that only it could tell to be new. */
+function withoutPostgres(faults: Faults, awayMs: number | undefined): Faults {
+  if (awayMs === undefined) return faults;
+  const isLeft = (name: string) => !name.includes("Postgres") && name !== makesSessions;
+  return Object.fromEntries(Object.entries(faults).filter(([name]) => isLeft(name)));
+}
+
+async function takeAway(
+  { postgres, fleet }: Cluster,
+  awayMs: number,
+  say: (line: string) => void,
+): Promise<void> {
+  say("take Postgres away");
+  await postgres.kill();
+  await pauseFor(awayMs);
+  const hasStarted = () => fleet.logged(startsLate).length > 0;
+  await until("a pod has started meanwhile", hasStarted, longerMs).catch(() => {});
+  await postgres.start();
+  say("bring Postgres back");
 }
 
 function rowsOf(tables: ArchiveTables = {}): number {

@@ -46,11 +46,11 @@ beforeAll(async () => {
       include: ["program.ts"],
     }),
   );
-}, 120_000);
+}, 180_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const run = (node: string, ...args: string[]) =>
-  execFileSync(node, args, { cwd: project, encoding: "utf8", timeout: 60_000, stdio: "pipe" });
+  execFileSync(node, args, { cwd: project, encoding: "utf8", timeout: 150_000, stdio: "pipe" });
 
 describe("a project that has installed the package", () => {
   test("compiles strictly, the package's own declarations included", () => {

@@ -38,7 +38,7 @@ beforeAll(async () => {
   entries = Object.keys(exports)
     .filter((each) => each !== "./package.json")
     .map((each) => each.replace(".", "flotilla"));
-}, 120_000);
+}, 180_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 const ofPackage = (file: string) => join(project, "node_modules/flotilla", file);
@@ -107,7 +107,7 @@ describe("everything that the package is imported by", () => {
       const Inbox = () => useInbox().status;
       console.log(renderToString(e(FlotillaProvider, { client: createClient() }, e(Inbox))));`;
     writeFileSync(join(project, "load.mjs"), program);
-    const said = execFileSync(process.execPath, ["load.mjs"], { cwd: project, timeout: 60_000 });
+    const said = execFileSync(process.execPath, ["load.mjs"], { cwd: project, timeout: 150_000 });
     expect(said.toString()).toBe("idle\n");
   });
 
@@ -146,7 +146,7 @@ describe("everything that the package is imported by", () => {
       JSON.stringify({ compilerOptions, files: ["page.ts"] }),
     );
     expect(() => compile(old)).not.toThrow();
-    const said = execFileSync(process.execPath, ["program.mjs"], { cwd: old, timeout: 60_000 });
+    const said = execFileSync(process.execPath, ["program.mjs"], { cwd: old, timeout: 150_000 });
     expect(said.toString()).toBe("18.3.1 <p></p>\n");
   }, 180_000);
 
@@ -159,7 +159,7 @@ describe("what a page loads of it at once, minified and zipped", () => {
   const peers = ["react", "ai"];
 
   test.each([
-    ["flotilla/client", 12_000],
+    ["flotilla/client", 12_500],
     ["flotilla/react", 1_500],
     ["flotilla/ai-sdk", 26_000],
     ["flotilla/agent", 12_000],

@@ -43,7 +43,7 @@ afterAll(() => {
 
 const command = () => join(project, "node_modules/flotilla/bin/flotilla.js");
 const run = (...args: string[]) =>
-  execFileSync(process.execPath, args, { cwd: project, encoding: "utf8", timeout: 60_000 });
+  execFileSync(process.execPath, args, { cwd: project, encoding: "utf8", timeout: 150_000 });
 
 async function startDev(): Promise<void> {
   const started = spawn(process.execPath, [command(), "dev", "--port", "0"], { cwd: project });
@@ -72,13 +72,13 @@ describe("the README's first task, copied file by file", () => {
     const [, shown] = /^npx flotilla (enqueue .*)$/m.exec(guide.block("npx flotilla enqueue"))!;
     const args = shown!.replace("https://example.com", url).replaceAll("'", "").split(" ");
     expect(await asked(args)).toContain(`{"words":5}`);
-  }, 120_000);
+  }, 180_000);
 
   test("runs in a package of ES modules, and so does its producer", async () => {
     run("-e", `fs.writeFileSync("package.json", '{ "type": "module" }')`);
     await startDev();
     expect(await asked(["producer.ts", `${url}again`], [])).toBe(`${url}again has 5 words\n`);
-  }, 120_000);
+  }, 180_000);
 });
 
 /** The page is served by this process, which mustn't be blocked meanwhile. */

@@ -91,6 +91,7 @@ function onEvent(event: PodEvent): void {
     case "log_owned":
     case "log_taken":
     case "record_fenced":
+    case "refused":
     case "record_resent":
     case "record_unknown":
     case "log_lost":

@@ -85,13 +85,16 @@ export async function postgresStore(serverUrl: string): Promise<FleetStore> {
     sql: ask,
     async writable() {
       await pauseFor(150);
-      const waiting = await ask(
-        `select 1 from pg_stat_activity
-         where datname = current_database() and usename = ?
-           and state like 'idle in transaction%' and state_change < now() - interval '100 ms'`,
-        podRole,
-      );
-      return waiting.length === 0;
+      const open = `select 1 from pg_stat_activity
+         where datname = current_database() and usename = $1
+           and state like 'idle in transaction%' and state_change < now() - interval '100 ms'`;
+      // A server that is down has no transactions.
+      const noneIfDown = (error: { code?: unknown }) => {
+        if (error.code === "ECONNREFUSED") return { rows: [] };
+        throw error;
+      };
+      const asked = () => plain.query<pg.QueryResultRow>(open, [podRole]).catch(noneIfDown);
+      return (await patiently(open, asked)).length === 0;
     },
     async remove() {
       await plain.end();
@@ -106,16 +109,16 @@ const numbersAsNumbers = {
 } as pg.CustomTypesConfig;
 
 const ourTables =
-  /\bflotilla_(agent|api_key|audit|bulk|failure_group|message|pod|redrive|schedule|session|session_log|step_journal|task|task_event|task_limit|task_pause|task_signal|throttle|token_revocation|turn_checkpoint)\b/g;
+  /\bflotilla_(agent|api_key|audit|bulk|failure_group|file|file_count|file_part|file_reference|file_remnant|message|pod|redrive|schedule|session|session_fork|session_log|step_journal|task|task_event|task_limit|task_pause|task_signal|throttle|token_revocation|turn_checkpoint)\b/g;
 
 function inPostgres(text: string): string {
   let position = 0;
   return text.replaceAll(ourTables, "flotilla.$1").replaceAll("?", () => `$${++position}`);
 }
 
-const patienceMs = 30_000;
+const patienceMs = 90_000;
 
-async function patiently(text: string, ask: () => Promise<pg.QueryResult>) {
+async function patiently(text: string, ask: () => Promise<Pick<pg.QueryResult, "rows">>) {
   const deadlineMs = monotonicMs() + patienceMs;
   for (;;) {
     try {

@@ -4,11 +4,11 @@ const lookEveryMs = { least: 10, most: 50 };
 // A check takes the machine's time from the processes it waits for, so a test that has waited long checks rarely.
 const waitedShare = 0.05;
 
-/** Waits for something to become true. The limit is for a machine with much else to do. */
+/** Waits for something to become true. A disk that others use too may stand still for a minute. */
 export async function until<Value>(
   what: string,
   condition: () => Value | Promise<Value>,
-  limitMs = 45_000,
+  limitMs = 90_000,
 ): Promise<NonNullable<Value>> {
   const startedMs = monotonicMs();
   for (;;) {

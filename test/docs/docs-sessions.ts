@@ -16,3 +16,11 @@ export declare function order(
   found: { title: string },
   options: { idempotencyKey: string },
 ): Promise<{ id: string }>;
+
+export declare function research(topic: string, wishes: readonly string[]): Promise<string>;
+
+export declare const messageId: string;
+
+export async function findLateOrders(): Promise<string[]> {
+  return [];
+}

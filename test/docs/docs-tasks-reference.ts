@@ -30,4 +30,5 @@ export const fetchPage = task<{ url: string }>("fetch-page", {});
 export const countWords = task<object>("count-words", {});
 export const countLinks = task<object>("count-links", {});
 export declare const store: string;
+export declare function readPages(pdf: Uint8Array): Promise<string[]>;
 export declare function greet(input: unknown): Promise<string>;

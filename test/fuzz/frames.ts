@@ -67,6 +67,11 @@ const makers: { readonly [Type in FrameType]: (draw: Draw) => object } = {
   }),
   stop: (draw) => ({ session: sessionIn(draw), ...(draw.chance(0.3) && { epoch: 1 }) }),
   read: (draw) => ({ session: sessionIn(draw), seq: draw.pick([0, 1, 2, 2 ** 40]) }),
+  presence: (draw) => ({
+    session: sessionIn(draw),
+    ...(draw.chance(0.8) && { typing: draw.chance(0.5) }),
+  }),
+  presence_leave: (draw) => ({ session: sessionIn(draw) }),
   inbox: () => ({}),
   inbox_leave: () => ({}),
   watch: (draw) => ({

@@ -10,7 +10,9 @@ import { connectStreams } from "../../src/sessions/log/jetstream/connect.ts";
 import type { StreamEngine } from "../../src/sessions/log/jetstream/engine.ts";
 import { createStreamLog } from "../../src/sessions/log/jetstream/log.ts";
 import { memoryKind } from "../../src/store/contract/kinds.ts";
+import { placeOnStreams } from "../../src/sessions/log/place.ts";
 import { migrate } from "../../src/store/migrate.ts";
+import { retried, retriedLog } from "./retried.ts";
 import { type NatsCluster, startNatsCluster } from "./server.ts";
 
 const clock = systemClock;
@@ -46,14 +48,15 @@ const deployment = {
   maxLogBytes: 16 * 1_024 * 1_024,
 } as const;
 
-journalContract({
-  ...archivedKind(
-    "on three NATS servers, with every third record of it in SQLite",
-    async () => {
-      const store = await memoryKind.open();
-      await migrate(store.database);
-      return {
-        stream: async () =>
+const kind = archivedKind(
+  "on three NATS servers, with every third record of it in SQLite",
+  async () => {
+    const store = await memoryKind.open();
+    await migrate(store.database);
+    await placeOnStreams(store.database);
+    return {
+      stream: async () =>
+        retriedLog(
           createStreamLog({
             engine: await openEngine(),
             deployment,
@@ -63,11 +66,24 @@ journalContract({
             log: silentLogger,
             maxRecordBytes: 8 * 1_024 * 1_024 - 64 * 1_024,
           }),
-        database: async () => store.database,
-        close: () => store.database.close(),
-      };
-    },
-    archivedShares["every third record"],
-  ),
+        ),
+      database: async () => store.database,
+      close: () => store.database.close(),
+    };
+  },
+  archivedShares["every third record"],
+);
+
+journalContract({
+  ...kind,
   logs: 96,
+  // What one call waits for behind another of its log, it doesn't wait for long.
+  async open() {
+    const { journal, another, close } = await kind.open();
+    return {
+      journal: retried(journal),
+      another: async () => retried(await another()),
+      close,
+    };
+  },
 });

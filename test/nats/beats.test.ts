@@ -18,7 +18,7 @@ import { type NatsCluster, type NatsServer, startNats, startNatsCluster } from "
 const clock = systemClock;
 const random = seededRandom(1);
 const ids = uuidv7(clock, systemRandom);
-const limitMs = 2_000;
+const limitMs = 60_000;
 
 const cleanUps: (() => Promise<unknown> | void)[] = [];
 const cleanUp = async () => {

@@ -86,6 +86,52 @@ describe("a bus on NATS", () => {
     });
   });
 
+  test("packs what a turn of the event loop sends to a process, in its order", async () => {
+    const { bus: alice } = await ends.connect("alice");
+    const { bus: bob, got } = await collecting("bob");
+    bob.serve("double", (body) => Number(body) * 2);
+    const seen: string[] = [];
+    const listener = await connectDriver({ servers: server.url });
+    listener.subscribe("flotilla.tests.mail.*", {
+      callback: (_, { subject }) => void seen.push(subject.split(".").at(-1)!),
+    });
+    await listener.flush();
+
+    const large = "x".repeat(200_000);
+    const doubled = Array.from({ length: 20 }, async (_, nth) => {
+      await Promise.resolve();
+      alice.send("bob", "note", nth);
+      return alice.request("bob", "double", nth, { timeoutMs });
+    });
+    expect(await Promise.all(doubled)).toEqual(Array.from({ length: 20 }, (_, nth) => nth * 2));
+    await listener.flush();
+    expect(seen).toEqual(["bob", "alice"]);
+
+    for (const body of [20, large, 21]) alice.send("bob", "note", body);
+    await expect.poll(() => got).toEqual([...Array(21).keys(), large, 21]);
+    await listener.close();
+  });
+
+  test("rejects every request that was packed for a process that is gone", async () => {
+    const { bus: alice } = await ends.connect("alice");
+    const { bus: bob } = await ends.connect("bob");
+    bob.serve("echo", (body) => body);
+    const asked = Array.from({ length: 250 }, (_, nth) => [
+      alice.request("gone", "echo", nth, { timeoutMs }).catch(({ code }: FlotillaError) => code),
+      alice.request("bob", "echo", nth, { timeoutMs }),
+    ]);
+    const answers = await Promise.all(asked.flat());
+    expect(answers).toEqual(asked.flatMap((_, nth) => ["unavailable", nth]));
+  });
+
+  test("sends what it was given right before it is closed", async () => {
+    const { got } = await collecting("bob");
+    const { bus: alice } = await ends.connect("alice");
+    alice.send("bob", "note", "the last one");
+    await alice.close();
+    await expect.poll(() => got).toEqual(["the last one"]);
+  });
+
   test("refuses a message of more than 16 MiB at once", async () => {
     const { bus: alice } = await ends.connect("alice");
     await collecting("bob");

@@ -3,8 +3,9 @@ import { writeFileSync } from "node:fs";
 import { createServer as createTcpServer } from "node:net";
 import { join } from "node:path";
 import { nkeys } from "@nats-io/transport-node";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
+import { hourMs } from "../../src/base/durations.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { seededRandom } from "../../src/base/random.ts";
 import { checkNats, type NatsConfig } from "../../src/bus/nats/config.ts";
@@ -33,7 +34,7 @@ async function tried(config: NatsConfig): Promise<NatsConnection> {
   return connection;
 }
 
-describe("a first connection to NATS", () => {
+describe("a connection to NATS", () => {
   test("is made, and says which version the server has", async () => {
     const { url } = await serving();
     const connection = await tried({ servers: url });
@@ -223,6 +224,41 @@ describe("a first connection to NATS", () => {
     cleanUps.push(() => connection.close());
     await expect(connection.started).rejects.toMatchObject({ code: "unavailable" });
     expect(connection.state).toBe("away");
+    await server.start();
+    await expect.poll(() => connection.state).toBe("connected");
+  });
+
+  test("that was lost is made again at its pace, also when the wall clock is set back meanwhile", async () => {
+    const server = await serving();
+    const askedMs: number[] = [];
+    const monotonic = () => {
+      const atMs = systemClock.monotonic();
+      askedMs.push(atMs);
+      return atMs;
+    };
+    const parts = { clock: { ...systemClock, monotonic }, random: seededRandom(1) };
+    const settings = checkNats({ servers: server.url });
+    const connection = connectNats(settings, { ...parts, log: silentLogger });
+    cleanUps.push(() => connection.close());
+    await connection.started;
+    vi.useFakeTimers({ toFake: ["Date"] });
+    cleanUps.push(() => vi.useRealTimers());
+    const startMs = Date.now();
+    vi.setSystemTime(startMs + hourMs);
+    await server.kill();
+    let dials = 0;
+    const deaf = createTcpServer((socket) => {
+      dials++;
+      socket.destroy();
+    });
+    await new Promise<void>((resolve) => deaf.listen(server.port, "127.0.0.1", resolve));
+    askedMs.length = 0;
+    await expect.poll(() => dials).toBeGreaterThan(3);
+    await new Promise((resolve) => deaf.close(resolve));
+    // A timer may be a moment early.
+    const pauses = askedMs.slice(2).map((atMs, nth) => atMs - askedMs[nth + 1]!);
+    expect(Math.min(...pauses)).toBeGreaterThan(240);
+    vi.setSystemTime(startMs);
     await server.start();
     await expect.poll(() => connection.state).toBe("connected");
   });

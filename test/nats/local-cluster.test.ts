@@ -112,9 +112,7 @@ describe("flotilla dev --nats", () => {
     const env = { NATS_SERVER: part("nats") };
     const begin = async () => {
       const running = start(["dev", "--nats", "--port", "0"], { cwd: folder, env });
-      await expect
-        .poll(() => running.output.stdout + running.output.stderr, { timeout: 60_000 })
-        .toMatch(/http:\/\/127\.0\.0\.1:\d+/);
+      await expect.poll(() => running.output.stdout).toMatch(/http:\/\/127\.0\.0\.1:\d+/);
       const url = /http:\/\/127\.0\.0\.1:\d+/.exec(running.output.stdout)![0];
       return { running, url };
     };

@@ -1,6 +1,6 @@
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../src/base/clock.ts";
 import { hasCode } from "../../src/base/errors.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
@@ -16,7 +16,7 @@ import {
   turn,
 } from "../../src/sessions/contract/journal-harness.ts";
 import { logContract } from "../../src/sessions/contract/log.ts";
-import type { CommitResult, Head, LogRecord } from "../../src/sessions/log/journal.ts";
+import type { CommitResult } from "../../src/sessions/log/journal.ts";
 import { connectStreams } from "../../src/sessions/log/jetstream/connect.ts";
 import { checkStreams } from "../../src/sessions/log/jetstream/create-streams.ts";
 import type { StreamEngine } from "../../src/sessions/log/jetstream/engine.ts";
@@ -27,13 +27,14 @@ import {
   logStream,
   streamName,
 } from "../../src/sessions/log/jetstream/streams.ts";
+import { retriedLog, untilAnswered } from "./retried.ts";
 import { type NatsCluster, type NatsServer, startNats, startNatsCluster } from "./server.ts";
 
 const clock = systemClock;
 const ids = uuidv7(clock, systemRandom);
 const usual = { clusterId: "c1", replicas: 3, maxLogBytes: 16 * 1_024 * 1_024 } as const;
-/** An election of a stream's leader takes up to 9 seconds. */
-const electionMs = 60_000;
+/** A disk that others use too may stand still for a minute. */
+const publishMs = 90_000;
 
 let cluster: NatsCluster;
 let used = 0;
@@ -67,44 +68,19 @@ async function engineOf(
 }
 
 const logOn = (engine: StreamEngine, deployment: Deployment): StreamLog =>
-  createStreamLog({
-    engine,
-    deployment,
-    clock,
-    random: systemRandom,
-    ids,
-    log: silentLogger,
-    maxRecordBytes: 8 * 1_024 * 1_024 - 64 * 1_024,
-  });
+  retriedLog(
+    createStreamLog({
+      engine,
+      deployment,
+      clock,
+      random: systemRandom,
+      ids,
+      log: silentLogger,
+      maxRecordBytes: 8 * 1_024 * 1_024 - 64 * 1_024,
+    }),
+  );
 
 const nextDeployment = (): Deployment => ({ ...usual, namespace: `test_${++used}` });
-
-/** Sends the same record to the same place until its outcome is known. */
-async function commitUntilKnown(log: StreamLog, at: Head, sent: LogRecord): Promise<CommitResult> {
-  const endMs = clock.monotonic() + electionMs;
-  for (;;) {
-    try {
-      return await log.commit(at, sent);
-    } catch (error) {
-      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
-      if (!mayRetry || clock.monotonic() > endMs) throw error;
-    }
-    await new Promise((resolve) => clock.after(50, () => resolve(undefined)));
-  }
-}
-
-async function untilAnswered<Value>(ask: () => Promise<Value>): Promise<Value> {
-  const endMs = clock.monotonic() + electionMs;
-  for (;;) {
-    try {
-      return await ask();
-    } catch (error) {
-      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
-      if (!mayRetry || clock.monotonic() > endMs) throw error;
-    }
-    await new Promise((resolve) => clock.after(100, () => resolve(undefined)));
-  }
-}
 
 logContract({
   name: "on three NATS servers",
@@ -116,19 +92,47 @@ logContract({
   },
 });
 
+test("a stream is asked again while it doesn't answer, because its next leader knows of nothing before", async () => {
+  // A server without streams, so that what stands in for them may answer.
+  const server = await startNats();
+  const connection = await connect({ servers: server.url });
+  const asked = new Map<string, number>();
+  connection.subscribe("$JS.API.STREAM.>", {
+    callback(_, message) {
+      const times = (asked.get(message.subject) ?? 0) + 1;
+      asked.set(message.subject, times);
+      const error = { code: 404, err_code: 10059, description: "stream not found" };
+      if (times === 2) message.respond(JSON.stringify({ error }));
+    },
+  });
+  const engine = await connectStreams({ connection, clock, readJson: async () => undefined });
+  expect(await engine.state("S")).toBeUndefined();
+  expect(await engine.lastOn("S", "s")).toBeUndefined();
+  expect(Object.fromEntries(asked)).toEqual({
+    "$JS.API.STREAM.INFO.S": 2,
+    "$JS.API.STREAM.MSG.GET.S": 2,
+  });
+  await connection.close();
+  await server.stop();
+});
+
 describe("a log on three NATS servers", () => {
   test("has streams as they were meant, which servers flush before they acknowledge", async () => {
     const deployment = nextDeployment();
     const engine = await engineOf();
-    const facts = await checkServers(engine, { replicas: 3, durability: "flushed" });
+    const facts = await checkServers(
+      engine,
+      { replicas: 3, durability: "flushed" },
+      { haveLogs: async () => false },
+    );
     expect(facts).toMatchObject({ hasJetStream: true, flushes: [true, true, true] });
     expect(maxBodyBytes(facts)).toBe(8 * 1_024 * 1_024 - 64 * 1_024);
     const log = logOn(engine, deployment);
     await log.create(2);
     const lives = (await log.heads()).map((head) => ({ ...head, firstSequence: 1 }));
-    await checkStreams(engine, deployment, lives);
+    await untilAnswered(() => checkStreams(engine, deployment, lives));
     for (const life of lives) {
-      const state = await engine.state(streamName(deployment, life));
+      const state = await untilAnswered(() => engine.state(streamName(deployment, life)));
       const { metadata, ...settings } = logStream(deployment, life);
       expect(state).toMatchObject({ settings, firstSequence: 1, lastSequence: 0 });
       expect(state!.settings.metadata).toMatchObject(metadata);
@@ -139,14 +143,16 @@ describe("a log on three NATS servers", () => {
     const deployment = nextDeployment();
     const engine = await engineOf();
     const life = { logId: 0, incarnation: "later", firstSequence: 1_001 };
-    expect(await engine.create(logStream(deployment, life))).toEqual({ type: "made" });
+    const made = await untilAnswered(() => engine.create(logStream(deployment, life)));
+    expect(made).toEqual({ type: "made" });
     const stream = streamName(deployment, life);
-    expect(await engine.state(stream)).toMatchObject({ firstSequence: 1_001, lastSequence: 1_000 });
+    const state = await untilAnswered(() => engine.state(stream));
+    expect(state).toMatchObject({ firstSequence: 1_001, lastSequence: 1_000 });
     const message = { subject: `flotilla.${deployment.namespace}.log.0.later.r`, headers: {} };
     const publish = (lastSequence: number) =>
       engine.publish(
         { ...message, body: Buffer.from("x") },
-        { stream, lastSequence, limitMs: 5_000 },
+        { stream, lastSequence, limitMs: publishMs },
       );
     expect(await publish(0)).toEqual({ type: "wrong_last", lastSequence: 1_000 });
     expect(await publish(1_000)).toEqual({ type: "acked", stream, sequence: 1_001 });
@@ -193,7 +199,7 @@ describe("a log on three NATS servers", () => {
       const parts = [{ type: "text", text: "x".repeat(chars) }];
       const { entries, ...rest } = messageRecord("s", nth + 1);
       const sent = { ...rest, entries: entries.map((each) => ({ ...each, parts })) };
-      head = headOf(await commitUntilKnown(log, head, sent));
+      head = headOf(await log.commit(head, sent));
     }
     const found: number[] = [];
     await log.recover(head, ({ record }) => {
@@ -220,11 +226,41 @@ describe("a log on three NATS servers", () => {
     const message = { subject: `flotilla.${deployment.namespace}.log.0.${head.incarnation}.x` };
     const answer = await engine.publish(
       { ...message, headers: {}, body: Buffer.alloc(64 * 1_024) },
-      { stream, lastSequence: head.offset, limitMs: 5_000 },
+      { stream, lastSequence: head.offset, limitMs: publishMs },
     );
     expect(answer).toEqual({ type: "full" });
     head = await take(logOn(engine, deployment), 0, "pod-2");
     expect(head.term).toBe(2);
+  });
+
+  test("O7: is read from its last mark, though another program publishes to the subject of marks", async () => {
+    const deployment = nextDeployment();
+    const engine = await engineOf();
+    const log = logOn(engine, deployment);
+    await log.create(1);
+    let head = await take(log, 0, "pod-1");
+    await log.recover(head);
+    for (let nth = 0; nth < 200; nth++) {
+      head = headOf(await log.commit(head, messageRecord("s", head.offset)));
+    }
+    const archived = head.offset;
+    const early = header("early", { lastSeq: 1, work: turn() });
+    head = headOf(await log.mark(head, { archived, busy: [early] }));
+    await log.trim(head, archived);
+    head = headOf(await log.commit(head, busyRecord("late", 1)));
+    const stream = streamName(deployment, { ...head, firstSequence: 1 });
+    const subject = `flotilla.${deployment.namespace}.log.0.${head.incarnation}.m`;
+    for (let nth = 0; nth < 100; nth++) {
+      const condition = { stream, lastSequence: head.offset + nth, limitMs: publishMs };
+      const stray = { subject, headers: {}, body: Buffer.from("?") };
+      expect(await engine.publish(stray, condition)).toMatchObject({ type: "acked" });
+    }
+    const another = logOn(await engineOf(), deployment);
+    const taken = await take(another, 0, "pod-2");
+    const { busy } = await another.recover(taken);
+    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["early", "late"]);
+    expect(another.lastMark(0)).toMatchObject({ archived });
+    headOf(await another.commit(taken, messageRecord("s", 999)));
   });
 
   test("O2, O3: loses nothing that it has acked when the leader of its stream is killed", async () => {
@@ -238,7 +274,7 @@ describe("a log on three NATS servers", () => {
     const append = async (count: number): Promise<void> => {
       for (let nth = 0; nth < count; nth++) {
         const sent = messageRecord("s", head.offset);
-        head = headOf(await commitUntilKnown(log, head, sent));
+        head = headOf(await log.commit(head, sent));
         acked.push(sent.recordId);
       }
     };
@@ -248,16 +284,13 @@ describe("a log on three NATS servers", () => {
     await append(20);
     await killing;
     const another = logOn(await engineOf(), deployment);
-    const taken = await untilAnswered(() => take(another, 0, "pod-2"));
+    const taken = await take(another, 0, "pod-2");
     const found: string[] = [];
-    await untilAnswered(async () => {
-      found.length = 0;
-      await another.recover(taken, ({ record }) => found.push(record.recordId));
-    });
+    await another.recover(taken, ({ record }) => found.push(record.recordId));
     expect(found).toEqual(acked);
-    expect(await commitUntilKnown(log, head, messageRecord("s", 99))).toEqual({ type: "fenced" });
+    expect(await log.commit(head, messageRecord("s", 99))).toEqual({ type: "fenced" });
     await leader.start();
-    headOf(await commitUntilKnown(another, taken, messageRecord("s", 99)));
+    headOf(await another.commit(taken, messageRecord("s", 99)));
   });
 });
 
@@ -292,7 +325,9 @@ describe("servers that can't keep logs are refused", () => {
     const wanted = { replicas: 3, durability: "flushed" } as const;
     try {
       const engine = await engineOf([server.url], [server]);
-      await expect(checkServers(engine, wanted)).rejects.toThrow(sentence);
+      await expect(checkServers(engine, wanted, { haveLogs: async () => false })).rejects.toThrow(
+        sentence,
+      );
       await engine.close();
     } finally {
       await server.stop();
@@ -322,19 +357,66 @@ describe("servers that can't keep logs are refused", () => {
     }
   });
 
-  test("ones whose streams were changed by hand", async () => {
-    const deployment = nextDeployment();
-    const engine = await engineOf();
-    const log = logOn(engine, deployment);
-    await log.create(1);
-    const life = { ...(await log.heads())[0]!, firstSequence: 1 };
-    const connection = await connect({ servers: [...cluster.urls] });
-    const { streams } = await jetstreamManager(connection);
-    await streams.update(streamName(deployment, life), { max_age: 3_600_000_000_000 });
-    await connection.close();
-    await expect(checkStreams(engine, deployment, [life])).rejects.toThrow(
-      /was changed by hand: set it back \(maxAgeMs is 3600000, not 0\)/,
-    );
+  describe("ones whose streams were", () => {
+    const made = async () => {
+      const deployment = nextDeployment();
+      const engine = await engineOf();
+      const log = logOn(engine, deployment);
+      await log.create(1);
+      const life = { ...(await log.heads())[0]!, firstSequence: 1 };
+      const connection = await connect({ servers: [...cluster.urls] });
+      onTestFinished(() => connection.close());
+      const { streams } = await jetstreamManager(connection, { timeout: 60_000 });
+      const name = streamName(deployment, life);
+      const check = () => untilAnswered(() => checkStreams(engine, deployment, [life]));
+      return { log, name, streams, check };
+    };
+
+    test.each([
+      [{ max_age: 3_600_000_000_000 }, "maxAgeMs is 3600000, not 0"],
+      [{ discard: "old" as never }, 'discard is "old", not "new"'],
+      [{ num_replicas: 1 }, "replicas is 1, not 3"],
+      [{ subjects: ["elsewhere"] }, 'subjects is ["elsewhere"], not ["flotilla.'],
+      [{ max_bytes: 1_000_000 }, "maxBytes is 1000000, not 16777216"],
+      [{ max_msgs: 10 }, "maxMessages is 10, not -1"],
+      [{ allow_direct: false }, "allowDirect is false, not true"],
+    ])("changed by hand: %o", async (change, told) => {
+      const { name, streams, check } = await made();
+      await check();
+      await streams.update(name, change);
+      const refusal = await check().catch((error: unknown) => error as Error);
+      expect(refusal).toMatchObject({ code: "unsupported" });
+      expect((refusal as Error).message).toContain(
+        `the stream ${name} was changed by hand: set it back (${told}`,
+      );
+    });
+
+    test("deleted, and made by hand under the same name", async () => {
+      const { name, streams, check } = await made();
+      await streams.delete(name);
+      await expect(check()).rejects.toMatchObject({
+        code: "unsupported",
+        message: `the stream ${name} of log 0 is gone: restore it from a backup of the servers`,
+      });
+      await streams.add({ name, subjects: [name], num_replicas: 3 });
+      await expect(check()).rejects.toMatchObject({
+        code: "unsupported",
+        message: `the stream ${name} isn't Flotilla's: set nats.namespace to one that is free in this account`,
+      });
+    });
+
+    test("purged, which the pod that takes the log says, and never serves it", async () => {
+      const { log, name, streams } = await made();
+      const head = await take(log, 0);
+      headOf(await log.commit(head, messageRecord("s", 1)));
+      await streams.purge(name);
+      const [seen] = await log.heads();
+      const owner = { podId: "pod-2", host: null, recordId: ids.next() };
+      await expect(log.take(seen!, owner)).rejects.toMatchObject({
+        code: "store_corrupt",
+        message: `log 0 (${head.incarnation}) can't be served: its messages were purged by hand: put back copies of the servers' folders`,
+      });
+    });
   });
 
   test("ones without the storage that the logs reserve", async () => {
@@ -362,8 +444,15 @@ async function leaderOf(stream: string): Promise<NatsServer> {
     account_details?: { stream_detail?: { name: string; cluster?: { leader?: string } }[] }[];
   };
   const url = `${cluster.servers[0]!.monitorUrl}/jsz?streams=true&accounts=true`;
-  const page = (await (await fetch(url)).json()) as Page;
-  const details = page.account_details?.flatMap((each) => each.stream_detail ?? []) ?? [];
-  const name = details.find((each) => each.name === stream)?.cluster?.leader;
-  return cluster.servers.find((each) => each.name === name)!;
+  let leader: NatsServer | undefined;
+  // It has none for as long as an election takes.
+  const isLed = async () => {
+    const page = (await (await fetch(url)).json()) as Page;
+    const details = page.account_details?.flatMap((each) => each.stream_detail ?? []) ?? [];
+    const name = details.find((each) => each.name === stream)?.cluster?.leader;
+    leader = cluster.servers.find((each) => each.name === name);
+    return leader !== undefined;
+  };
+  await expect.poll(isLed).toBe(true);
+  return leader!;
 }

@@ -2,8 +2,7 @@ import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "@nats-io/transport-node";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { sleep, systemClock } from "../../src/base/clock.ts";
-import { hasCode } from "../../src/base/errors.ts";
+import { systemClock } from "../../src/base/clock.ts";
 import { uuidv7 } from "../../src/base/ids.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { systemRandom } from "../../src/base/random.ts";
@@ -15,11 +14,12 @@ import { createStreamLog } from "../../src/sessions/log/jetstream/log.ts";
 import { createSqlReads } from "../../src/sessions/log/sql-journal.ts";
 import { memoryKind } from "../../src/store/contract/kinds.ts";
 import { migrate } from "../../src/store/migrate.ts";
+import { untilAnswered } from "./retried.ts";
 import { type NatsCluster, startNatsCluster } from "./server.ts";
+import { placeOnStreams } from "../../src/sessions/log/place.ts";
 
 const clock = systemClock;
 const random = systemRandom;
-const answerMs = 90_000;
 
 let cluster: NatsCluster;
 let engine: StreamEngine;
@@ -46,20 +46,6 @@ const deployment = {
   maxLogBytes: 16 * 1_024 * 1_024,
 } as const;
 
-/** Asks again while the servers have no leader. */
-async function untilAnswered<Value>(ask: () => Promise<Value>): Promise<Value> {
-  const endMs = clock.monotonic() + answerMs;
-  for (;;) {
-    try {
-      return await ask();
-    } catch (error) {
-      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
-      if (!mayRetry || clock.monotonic() > endMs) throw error;
-    }
-    await sleep(clock, 100);
-  }
-}
-
 const stopAll = () => Promise.all(cluster.servers.map((each) => each.kill("SIGTERM")));
 const startAll = () => Promise.all(cluster.servers.map((each) => each.start()));
 /** Copies what each server has stored into its folder, or back. */
@@ -76,12 +62,13 @@ test(
   async () => {
     const { database } = await memoryKind.open();
     await migrate(database);
+    await placeOnStreams(database);
     const parts = { clock, random, ids: uuidv7(clock, random), log: silentLogger };
     const stream = createStreamLog({ ...parts, engine, deployment, maxRecordBytes: 1_000_000 });
     const journal = createArchivedJournal({ ...parts, stream, database });
-    await journal.create(1);
+    await untilAnswered(() => journal.create(1));
     const first = await untilAnswered(() => take(journal, 0, "pod-1"));
-    await journal.recover(first);
+    await untilAnswered(() => journal.recover(first));
     let head = first;
     const append = async (...seqs: number[]): Promise<void> => {
       for (const seq of seqs) {
@@ -106,7 +93,7 @@ test(
     expect(head.incarnation).not.toBe(first.incarnation);
     await append(7);
     const page = { after: 0, limit: 100 };
-    const seqs = (await journal.entries("s", page)).map(({ seq }) => seq);
+    const seqs = (await untilAnswered(() => journal.entries("s", page))).map(({ seq }) => seq);
     expect(seqs).toEqual([1, 2, 3, 4, 5, 6, 7]);
     await journal.flush();
     const archived = await createSqlReads({ database }).entries("s", page);

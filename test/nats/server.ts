@@ -62,7 +62,7 @@ export type NatsPlaces = {
   route?(from: number, to: number, url: string): Promise<string>;
 };
 
-const startMs = 60_000;
+const startMs = 120_000;
 
 /** A NATS server of our own, on free ports of the loopback, in a temporary folder. */
 export async function startNats(options: NatsServerOptions = {}): Promise<NatsServer> {

@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -27,6 +27,14 @@ describe("the server that tests run on", () => {
   test("is the newest that is installed", () => {
     const [old, newest, other] = [programs("15.9"), programs("17.10"), programs("17.9 (Debian)")];
     expect(installedPrograms([old, newest, other, "/nowhere"])).toBe(newest);
+  });
+
+  test("is where links on the path lead to, since they are to some of its programs alone", () => {
+    const bin = programs("15.19");
+    const linked = join(folder, "linked");
+    mkdirSync(linked);
+    for (const each of ["initdb", "postgres"]) symlinkSync(join(bin, each), join(linked, each));
+    expect(installedPrograms([linked])).toBe(bin);
   });
 
   test("is none that is too old, half there, or closed to the user who would run it", () => {

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, globSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { existsSync, globSync, realpathSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
 import process from "node:process";
 import { unprivileged } from "./user.ts";
 
@@ -26,7 +26,7 @@ const usualFolders = [
 /** The programs of the newest server that is installed and that the tests' user may run. */
 export function installedPrograms(folders = candidates()): string | undefined {
   const usable = folders
-    .map((folder) => ({ folder, version: versionIn(folder) }))
+    .map((folder) => ({ folder: ownFolder(folder), version: versionIn(folder) }))
     .filter(({ version }) => version >= oldestVersion);
   return usable.toSorted((a, b) => b.version - a.version)[0]?.folder;
 }
@@ -39,6 +39,12 @@ function candidates(): string[] {
   const onPath = (process.env["PATH"] ?? "").split(delimiter);
   const named = spawnSync("pg_config", ["--bindir"], { encoding: "utf8" }).stdout?.trim();
   return [...onPath, ...(named ? [named] : []), ...globSync(usualFolders)];
+}
+
+/** A folder on the path may have links to some of the programs alone: the one that they lead to has all. */
+function ownFolder(folder: string): string {
+  const server = join(folder, "postgres");
+  return existsSync(server) ? dirname(realpathSync(server)) : folder;
 }
 
 /** The version of the server in a folder, 0 where there is none that can be run. */

@@ -30,7 +30,7 @@ export async function startPgBouncer({
   const program = part("pgbouncer");
   const folder = mkdtempSync(join(tmpdir(), "flotilla-pgbouncer-"));
   const { hostname, port: serverPort, username } = new URL(server);
-  const port = await freePort();
+  const port = Number(settings["listen_port"] ?? (await freePort()));
   const given = {
     listen_addr: "127.0.0.1",
     listen_port: port,

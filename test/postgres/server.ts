@@ -66,12 +66,12 @@ async function startServer(
   }
   const as: SpawnOptions = { ...user, cwd: folder };
   const run = (program: string, args: string[]) => {
-    const { status, stderr } = spawnSync(join(programs, program), args, {
+    const { status, stderr, error } = spawnSync(join(programs, program), args, {
       ...as,
       encoding: "utf8",
       stdio: "pipe",
     });
-    if (status !== 0) throw new Error(`${program} failed: ${stderr}`);
+    if (status !== 0) throw new Error(`${program} failed: ${error?.message ?? stderr}`);
   };
   if (primaryPort === undefined) {
     run("initdb", ["-D", data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N"]);

@@ -59,4 +59,4 @@ test("on Postgres, clients that read as much as they may hold up no ack, no clai
   await web.close();
   await pod.stop();
   await remove();
-}, 120_000);
+});

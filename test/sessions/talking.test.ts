@@ -158,9 +158,9 @@ describe.each([...stores, postgresWithNats])("sessions on $name", (store) => {
     };
     const arrived: string[] = [];
     const first = heard(chat.events());
-    await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(1);
+    await expect.poll(() => arrived.length).toBe(1);
     const late = fleet.ways.map((way) => heard(way.open(chat.sessionId).events({ after: 1 })));
-    await expect.poll(() => arrived.length, { timeout: 20_000 }).toBe(4);
+    await expect.poll(() => arrived.length).toBe(4);
     gate(key).resolve();
     expect(await Promise.all([first, ...late])).toEqual(Array(4).fill(`heard ${key}!`));
   });
@@ -223,9 +223,7 @@ describe.each([...stores, postgresWithNats])("sessions on $name", (store) => {
     gate(key);
     await chat.send("two");
     // The first answer is let go only once the second is under way.
-    await expect
-      .poll(async () => (await chat.view()).state, { timeout: 20_000 })
-      .toMatchObject({ epoch: 2 });
+    await expect.poll(async () => (await chat.view()).state).toMatchObject({ epoch: 2 });
     gate(key).resolve();
     const entries = await entriesOnce(chat, (all) => all.length === 3);
     expect(said(entries)).toEqual([`ada: ${key}`, "ada: two", `hasty: heard ${key}, two!`]);
@@ -256,7 +254,7 @@ describe.each([...stores, postgresWithNats])("sessions on $name", (store) => {
       "stopped",
       true,
     ]);
-    await expect.poll(() => chat.stop(), { timeout: 20_000 }).toBe(false);
+    await expect.poll(() => chat.stop()).toBe(false);
   });
 
   test("a regenerated answer replaces the first, whose entry stays", async () => {
@@ -311,9 +309,7 @@ describe.each([...stores, postgresWithNats])("sessions on $name", (store) => {
     );
     // What an agent's colleague says starts no turn.
     expect((await chat.view()).state).toEqual({ state: "idle" });
-    await expect
-      .poll(() => notes.filter((each) => each === text).length, { timeout: 20_000 })
-      .toBe(1);
+    await expect.poll(() => notes.filter((each) => each === text).length).toBe(1);
   });
 
   test("archived, they take nothing more until they are taken back; deleted, they are gone", async () => {

@@ -106,7 +106,8 @@ const kinds = new Map<Statement["strings"], Kind>([
   [saying("state = 'stopped'", stopBulk("")), "bulk_stop"],
   [saying("select status, cancel_requested", cancelTask("", "")), "cancel"],
   [claimReserved(noCall, "").strings, "claim"],
-  [saying("delete from ? where ?", deleteFinished([], retentionOf(60_000))), "delete"],
+  // What refers to files is deleted in the same words.
+  [deleteFinished([], retentionOf(60_000))[0]!.strings, "delete"],
   [insertTasks([]).strings, "enqueue"],
   [finishTasks([]).strings, "finish"],
   [moveSchedules([]).strings, "fire"],

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import { archiveMutations } from "./archive/mutations.ts";
 import { beatMutations } from "./beats/mutations.ts";
 import { flowMutations } from "./flows/mutations.ts";
+import { forkMutations } from "./forks/mutations.ts";
 import { markers } from "./kinds.ts";
 import { type Edit, type Mutation } from "./mutation.ts";
 import { mutations } from "./mutation-list.ts";
@@ -18,6 +19,7 @@ export const allMutations: readonly Mutation[] = [
   ...throttleMutations,
   ...flowMutations,
   ...sessionMutations,
+  ...forkMutations,
   ...streamMutations,
   ...archiveMutations,
   ...beatMutations,

@@ -7,7 +7,14 @@ export type Mutation = {
   /** Where it takes out two fences: the invariant that shows that the second is missed too. */
   readonly by?: string;
   /** What is simulated: pods with tasks, unless it says otherwise. */
-  readonly scenario?: "archive" | "beats" | "flows" | "sessions" | "streams" | "throttles";
+  readonly scenario?:
+    | "archive"
+    | "beats"
+    | "flows"
+    | "forks"
+    | "sessions"
+    | "streams"
+    | "throttles";
 };
 
 const sources = shippedSources();

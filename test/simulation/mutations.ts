@@ -25,6 +25,7 @@ const sameTwice = {
   throttles: 20,
   flows: 60,
   sessions: 60,
+  forks: 60,
   archive: 60,
   streams: 60,
 };

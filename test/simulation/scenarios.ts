@@ -3,6 +3,7 @@ import { messageOf } from "../../src/base/errors.ts";
 import { runArchiveSeed } from "./archive/run.ts";
 import { runBeatSeed } from "./beats/run.ts";
 import { runFlowSeed } from "./flows/run.ts";
+import { runForkSeed } from "./forks/run.ts";
 import type { Outcome } from "./report.ts";
 import { runSeed } from "./run.ts";
 import { runSessionSeed } from "./sessions/run.ts";
@@ -14,6 +15,7 @@ export const scenarios = {
   beats: runBeatSeed,
   flows: runFlowSeed,
   sessions: runSessionSeed,
+  forks: runForkSeed,
   archive: runArchiveSeed,
   streams: runStreamSeed,
   throttles: runThrottleSeed,

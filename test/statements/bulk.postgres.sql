@@ -973,6 +973,15 @@ delete from flotilla.task_alias as alias where task_id = any(array(select task_i
     where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id)))
 -- values: ["{\"task-1\"}","{\"pending\"}","{2}"]
 
+  update flotilla.file set unused_at = now_ms()
+  where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
+where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id)))))
+-- values: ["task","{\"task-1\"}","{\"pending\"}","{2}"]
+
+delete from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select task_id from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($2::text[], $3::text[], $4::bigint[]) as each_row (task_id, seen_status, token)) wanted
+    where not exists (select 1 from flotilla.task task where task.task_id = wanted.task_id)))
+-- values: ["task","{\"task-1\"}","{\"pending\"}","{2}"]
+
 update flotilla.bulk
 set done = done + batch - (select count(*) from (select task_id collate "C" as task_id, seen_status collate "C" as seen_status, token from unnest($1::text[], $2::text[], $3::bigint[]) as each_row (task_id, seen_status, token)) wanted join flotilla.task task
   on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and name = $4

@@ -973,6 +973,15 @@ delete from flotilla_task_alias as alias where task_id in (select task_id from (
     where not exists (select 1 from flotilla_task task where task.task_id = wanted.task_id))
 -- values: ["[[\"task-1\",\"pending\",2]]"]
 
+  update flotilla_file set unused_at = now_ms()
+  where file_id in (select file_id from flotilla_file_reference where owner_kind = ? and owner_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
+where not exists (select 1 from flotilla_task task where task.task_id = wanted.task_id)))
+-- values: ["task","[[\"task-1\",\"pending\",2]]"]
+
+delete from flotilla_file_reference where owner_kind = ? and owner_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted
+    where not exists (select 1 from flotilla_task task where task.task_id = wanted.task_id))
+-- values: ["task","[[\"task-1\",\"pending\",2]]"]
+
 update flotilla_bulk
 set done = done + batch - (select count(*) from (select value ->> 0 as task_id, value ->> 1 as seen_status, value ->> 2 as token from jsonb_each(?)) wanted join flotilla_task task
   on task.task_id = wanted.task_id where task.status = wanted.seen_status and task.claim_token = wanted.token and name = ?

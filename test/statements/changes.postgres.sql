@@ -261,7 +261,7 @@ do $recorder$ begin
 (select mark from flotilla.change order by mark desc, seq desc limit cast($4 as integer)), 0), coalesce(
 (select seq from flotilla.change order by mark desc, seq desc limit cast($5 as integer)), 0))
   on conflict (id) do update set revision = excluded.revision, keep_ms = excluded.keep_ms
--- values: ["life-1",1,60000,1,1]
+-- values: ["life-1",2,60000,1,1]
 
 -- src/changes/sql.ts: endRecording
 select pg_advisory_xact_lock(hashtext('flotilla migrations'))

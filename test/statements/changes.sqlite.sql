@@ -76,16 +76,16 @@ drop trigger if exists flotilla_record_task_update
 
 create trigger if not exists flotilla_record_task_update after update of status, parked, retry_count, deaths on flotilla_task
   when (new.status <> 'claimed' or new.retry_count > old.retry_count) and case
-      when new.status in ('completed', 'failed', 'cancelled') then case when old.status <> new.status then new.status end
-      when old.status in ('completed', 'failed', 'cancelled') then 'retried'
+      when (new.status = 'completed' or new.status = 'failed' or new.status = 'cancelled') then case when old.status <> new.status then new.status end
+      when (old.status = 'completed' or old.status = 'failed' or old.status = 'cancelled') then 'retried'
       when new.parked = 6 and old.parked <> 6 then 'set_aside'
       when new.retry_count > old.retry_count or new.deaths > old.deaths then 'retried'
       when old.parked = 6 and new.parked <> 6 then 'resumed' end is not null
   begin
     insert into flotilla_change (at, subjects)
     select now_ms(), json_array(json_array(case when new.flow_version is null then 'task' else 'run' end, new.task_id, new.name, new.tenant, case
-      when new.status in ('completed', 'failed', 'cancelled') then case when old.status <> new.status then new.status end
-      when old.status in ('completed', 'failed', 'cancelled') then 'retried'
+      when (new.status = 'completed' or new.status = 'failed' or new.status = 'cancelled') then case when old.status <> new.status then new.status end
+      when (old.status = 'completed' or old.status = 'failed' or old.status = 'cancelled') then 'retried'
       when new.parked = 6 and old.parked <> 6 then 'set_aside'
       when new.retry_count > old.retry_count or new.deaths > old.deaths then 'retried'
       when old.parked = 6 and new.parked <> 6 then 'resumed' end, new.status, null, null));
@@ -94,7 +94,7 @@ create trigger if not exists flotilla_record_task_update after update of status,
 drop trigger if exists flotilla_record_task_delete
 
 create trigger if not exists flotilla_record_task_delete after delete on flotilla_task
-  when old.status not in ('completed', 'failed', 'cancelled')
+  when not (old.status = 'completed' or old.status = 'failed' or old.status = 'cancelled')
   begin
     insert into flotilla_change (at, subjects)
     select now_ms(), json_array(json_array(case when old.flow_version is null then 'task' else 'run' end, old.task_id, old.name, old.tenant, 'deleted', old.status, null, null));
@@ -150,7 +150,7 @@ create trigger if not exists flotilla_record_turn_insert after insert on flotill
 (select mark from flotilla_change order by mark desc, seq desc limit cast(? as integer)), 0), coalesce(
 (select seq from flotilla_change order by mark desc, seq desc limit cast(? as integer)), 0))
   on conflict (id) do update set revision = excluded.revision, keep_ms = excluded.keep_ms
--- values: ["life-1",1,60000,1,1]
+-- values: ["life-1",2,60000,1,1]
 
 -- src/changes/sql.ts: endRecording
 select 1

@@ -138,3 +138,54 @@ delete from flotilla.migration where id = $1 and exists (
 
 delete from flotilla.promotion where id = 1 and holder = $1 and state = 'copying'
 -- values: ["holder-1"]
+
+-- src/promote/logs/sql.ts: readMove
+select promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms from flotilla.promotion where id = $1
+-- values: [2]
+
+-- src/promote/logs/sql.ts: beginMove
+insert into flotilla.promotion as known (id, promotion_id, source_id, source, logs)
+values ($1, $2, $3, $4, $5)
+on conflict (id) do update
+set promotion_id = excluded.promotion_id, source_id = excluded.source_id,
+  source = excluded.source, logs = excluded.logs, state = 'copying', holder = null,
+  held_until = 0, progress = '{}', began_at = excluded.began_at,
+  last_update = excluded.last_update
+where known.state = 'done'
+  or (known.source <> excluded.source and (known.holder is null or known.held_until < now_ms()))
+-- values: [2,"move-1","cluster-1","sql",8]
+
+-- src/promote/logs/sql.ts: takeMove
+update flotilla.promotion
+set holder = $1, host = $2, held_until = now_ms() + $3, last_update = now_ms()
+where id = $4 and state = 'copying'
+  and (holder is null or holder = $5 or holder = $6 or held_until < now_ms())
+returning promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms
+-- instead of returning:
+select promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms from flotilla.promotion where id = $1 and holder = $2
+-- values: ["holder-1","host-1",30000,2,"holder-1","holder-0"]
+
+-- src/promote/logs/sql.ts: keepMove
+update flotilla.promotion set held_until = now_ms() + $1, last_update = now_ms()
+where id = $2 and holder = $3 and state = 'copying'
+returning id
+-- instead of returning:
+select id from flotilla.promotion where id = $1 and holder = $2 and state = 'copying'
+-- values: [30000,2,"holder-1"]
+
+update flotilla.promotion set held_until = now_ms() + $1, last_update = now_ms() , progress = $2
+where id = $3 and holder = $4 and state = 'copying'
+returning id
+-- instead of returning:
+select id from flotilla.promotion where id = $1 and holder = $2 and state = 'copying'
+-- values: [30000,"{\"lives\":[]}",2,"holder-1"]
+
+-- src/promote/logs/sql.ts: releaseMove
+update flotilla.promotion set holder = null, held_until = 0, last_update = now_ms()
+where id = $1 and holder = $2 and state = 'copying'
+-- values: [2,"holder-1"]
+
+-- src/promote/logs/sql.ts: finishMove
+update flotilla.promotion set state = 'done', held_until = 0, last_update = now_ms()
+where id = $1 and holder = $2
+-- values: [2,"holder-1"]

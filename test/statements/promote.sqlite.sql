@@ -138,3 +138,54 @@ delete from flotilla_migration where id = ? and exists (
 
 delete from flotilla_promotion where id = 1 and holder = ? and state = 'copying'
 -- values: ["holder-1"]
+
+-- src/promote/logs/sql.ts: readMove
+select promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms from flotilla_promotion where id = ?
+-- values: [2]
+
+-- src/promote/logs/sql.ts: beginMove
+insert into flotilla_promotion as known (id, promotion_id, source_id, source, logs)
+values (?, ?, ?, ?, ?)
+on conflict (id) do update
+set promotion_id = excluded.promotion_id, source_id = excluded.source_id,
+  source = excluded.source, logs = excluded.logs, state = 'copying', holder = null,
+  held_until = 0, progress = '{}', began_at = excluded.began_at,
+  last_update = excluded.last_update
+where known.state = 'done'
+  or (known.source <> excluded.source and (known.holder is null or known.held_until < now_ms()))
+-- values: [2,"move-1","cluster-1","sql",8]
+
+-- src/promote/logs/sql.ts: takeMove
+update flotilla_promotion
+set holder = ?, host = ?, held_until = now_ms() + ?, last_update = now_ms()
+where id = ? and state = 'copying'
+  and (holder is null or holder = ? or holder = ? or held_until < now_ms())
+returning promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms
+-- instead of returning:
+select promotion_id, source, state, holder, host, progress, held_until - now_ms() as held_ms from flotilla_promotion where id = ? and holder = ?
+-- values: ["holder-1","host-1",30000,2,"holder-1","holder-0"]
+
+-- src/promote/logs/sql.ts: keepMove
+update flotilla_promotion set held_until = now_ms() + ?, last_update = now_ms()
+where id = ? and holder = ? and state = 'copying'
+returning id
+-- instead of returning:
+select id from flotilla_promotion where id = ? and holder = ? and state = 'copying'
+-- values: [30000,2,"holder-1"]
+
+update flotilla_promotion set held_until = now_ms() + ?, last_update = now_ms() , progress = ?
+where id = ? and holder = ? and state = 'copying'
+returning id
+-- instead of returning:
+select id from flotilla_promotion where id = ? and holder = ? and state = 'copying'
+-- values: [30000,"{\"lives\":[]}",2,"holder-1"]
+
+-- src/promote/logs/sql.ts: releaseMove
+update flotilla_promotion set holder = null, held_until = 0, last_update = now_ms()
+where id = ? and holder = ? and state = 'copying'
+-- values: [2,"holder-1"]
+
+-- src/promote/logs/sql.ts: finishMove
+update flotilla_promotion set state = 'done', held_until = 0, last_update = now_ms()
+where id = ? and holder = ?
+-- values: [2,"holder-1"]

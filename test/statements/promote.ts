@@ -1,3 +1,4 @@
+import * as moved from "../../src/promote/logs/sql.ts";
 import * as promote from "../../src/promote/sql.ts";
 import type { CopiedTable } from "../../src/promote/tables.ts";
 import { noStatement, type RoomStatements, sqlFile } from "./examples.ts";
@@ -57,5 +58,19 @@ export const promoteStatements: RoomStatements = {
     releasePromotion: () => promote.releasePromotion(holder.holder),
     finishPromotion: () => promote.finishPromotion(holder.holder),
     forgetPromotion: () => promote.forgetPromotion(holder.holder),
+  }),
+  "src/promote/logs/sql.ts": sqlFile(moved, {
+    readMove: () => moved.readMove(),
+    toMove: noStatement,
+    beginMove: () =>
+      moved.beginMove({ moveId: "move-1", clusterId: "cluster-1", to: "nats", logs: 8 }),
+    takeMove: () => moved.takeMove(holder, { forMs: 30_000, gone: "holder-0" }),
+    keepMove: () => [
+      moved.keepMove(holder.holder, { forMs: 30_000 }),
+      moved.keepMove(holder.holder, { forMs: 30_000, lives: [] }),
+    ],
+    isMoveHeld: noStatement,
+    releaseMove: () => moved.releaseMove(holder.holder),
+    finishMove: () => moved.finishMove(holder.holder),
   }),
 };

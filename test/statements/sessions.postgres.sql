@@ -139,7 +139,7 @@ update flotilla.session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -181,7 +181,7 @@ update flotilla.session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -192,11 +192,19 @@ select log_id, incarnation, term, owner, host, log_offset, record_id, beat from 
     and record_id = to_record
 -- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{\"record-8\"}","{1}","{2}"]
 
-delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+select session_id from flotilla.session where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
     select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
     join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
     where coalesce(
-      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset)))) for update
+-- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+  delete from flotilla.message
+  where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($3::bigint[], $4::text[], $5::bigint[], $6::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset)))) and seq > coalesce((select max(at_seq) from flotilla.session_fork fork where fork.parent_id = flotilla.message.session_id), 0)
 -- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 delete from flotilla.turn where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
@@ -212,6 +220,21 @@ delete from flotilla.link where from_id = any(array(select session_id from (sele
     where coalesce(
       (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset)))) and what = 'session'
 -- values: ["{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+  update flotilla.file set unused_at = now_ms()
+  where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($2::text[], $3::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))))
+-- values: ["session","{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
+
+delete from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($2::text[], $3::bigint[]) as each_row (session_id, log_id)) ids where ids.log_id = any(array(
+    select to_log from (select to_log, to_record collate "C" as to_record, to_offset, first_session collate "C" as first_session from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as each_row (to_log, to_record, to_offset, first_session)) placed
+    join flotilla.session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla.session where session_id = first_session), 0) < to_offset))))
+-- values: ["session","{\"session-3\"}","{1}","{1}","{\"record-8\"}","{8}","{\"session-1\"}"]
 
 insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces, log_id)) fresh
 where fresh.log_id = any(array(
@@ -394,7 +417,7 @@ update flotilla.session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -449,7 +472,7 @@ update flotilla.session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -527,7 +550,8 @@ select log_id, incarnation, log_offset, record_id, chain from flotilla.log_water
 insert into flotilla.log_watermark (log_id, incarnation, log_offset, record_id, chain, flush_id)
 select cast($1 as integer), $2, cast($3 as bigint), $4,
   $5, ''
-where not exists (select 1 from flotilla.session where log_id = $6 and last_offset > $7)
+where exists (select 1 from flotilla.log_place where place = 'nats')
+  and not exists (select 1 from flotilla.session where log_id = $6 and last_offset > $7)
 on conflict (log_id) do nothing
 -- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
 
@@ -540,6 +564,7 @@ where log_id = $4 and incarnation = $5 and log_offset = $6
 update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
   flush_id = $4, moved_at = now_ms()
 where log_id = $5 and incarnation = $6 and log_offset = $7
+  and exists (select 1 from flotilla.log_place where place = 'nats')
 returning log_id, incarnation, log_offset, record_id, chain
 -- instead of returning:
 select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark where log_id = $1 and flush_id = $2
@@ -569,13 +594,19 @@ where flotilla.session.last_offset < excluded.last_offset
 update flotilla.log_watermark set log_offset = $1, record_id = $2, chain = $3,
   flush_id = $4, moved_at = now_ms()
 where log_id = $5 and incarnation = $6 and log_offset = $7
+  and exists (select 1 from flotilla.log_place where place = 'nats')
 returning log_id, incarnation, log_offset, record_id, chain
 -- instead of returning:
 select log_id, incarnation, log_offset, record_id, chain from flotilla.log_watermark where log_id = $1 and flush_id = $2
 -- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
 
-delete from flotilla.message where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
-    exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4)))
+select session_id from flotilla.session where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+    exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4))) for update
+-- values: ["{\"session-3\"}","{1}",1,"flush-1"]
+
+  delete from flotilla.message
+  where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
+exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4))) and seq > coalesce((select max(at_seq) from flotilla.session_fork fork where fork.parent_id = flotilla.message.session_id), 0)
 -- values: ["{\"session-3\"}","{1}",1,"flush-1"]
 
 delete from flotilla.turn where session_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
@@ -585,6 +616,15 @@ delete from flotilla.turn where session_id = any(array(select session_id from (s
 delete from flotilla.link where from_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (session_id, log_id)) ids where
     exists (select 1 from flotilla.log_watermark where log_id = $3 and flush_id = $4))) and what = 'session'
 -- values: ["{\"session-3\"}","{1}",1,"flush-1"]
+
+  update flotilla.file set unused_at = now_ms()
+  where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($2::text[], $3::bigint[]) as each_row (session_id, log_id)) ids where
+exists (select 1 from flotilla.log_watermark where log_id = $4 and flush_id = $5)))))
+-- values: ["session","{\"session-3\"}","{1}",1,"flush-1"]
+
+delete from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select session_id from (select session_id collate "C" as session_id, log_id from unnest($2::text[], $3::bigint[]) as each_row (session_id, log_id)) ids where
+    exists (select 1 from flotilla.log_watermark where log_id = $4 and flush_id = $5)))
+-- values: ["session","{\"session-3\"}","{1}",1,"flush-1"]
 
 insert into flotilla.message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select session_id collate "C" as session_id, seq, role collate "C" as role, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body, at, kind collate "C" as kind, replaces, log_id from unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::bigint[], $11::bigint[]) as each_row (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces, log_id)) fresh
 where
@@ -730,6 +770,15 @@ exists (select 1 from flotilla.log_watermark where log_id = $9 and flush_id = $1
 on conflict do nothing
 -- values: [1,"first",8,0,"session-1",2,"{}","the value is too long",1,"flush-1"]
 
+-- src/sessions/log/sql/archive.ts: storeAside
+insert into flotilla.archive_aside
+  (log_id, incarnation, log_offset, place, session_id, seq, body, reason)
+select cast($1 as integer), $2, cast($3 as bigint),
+  cast($4 as integer), $5, cast($6 as bigint), $7, $8
+where 1 = 1
+on conflict do nothing
+-- values: [1,"first",8,0,"session-1",2,"{}","the value is too long"]
+
 -- src/sessions/log/sql/archive.ts: probeEntry
 select session_id, author, message_id, client_id, length(body) as chars from (select session_id collate "C" as session_id, author collate "C" as author, message_id collate "C" as message_id, client_id collate "C" as client_id, body collate "C" as body from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (session_id, author, message_id, client_id, body)) probe
 -- values: ["{\"session-1\"}","{\"ada\"}","{\"message-2\"}","{\"client-2\"}","{\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"}"]
@@ -744,6 +793,102 @@ select seq, client_id from flotilla.message
 where session_id = $1
 order by seq desc limit cast($2 as integer)
 -- values: ["session-1",4096]
+
+-- src/sessions/log/sql/forks.ts: holdEntries
+insert into flotilla.session_fork (session_id, parent_id, at_seq, segments)
+select $1, parent.session_id, cast($2 as bigint), $3
+from flotilla.session parent
+where parent.session_id = $4 and parent.tenant = $5
+  and parent.status <> 'deleted' and parent.last_seq >= $6
+for key share
+on conflict (session_id) do nothing
+-- values: ["session-2",2,"[]","session-1","default",2]
+
+select tenant from flotilla.file_count where tenant = $1 for update
+-- values: ["default"]
+
+insert into flotilla.file_reference (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+select 'session', $1, hash, file_id, size, metadata, 1
+from flotilla.file_reference reference
+where reference.owner_kind = $2 and reference.owner_id = $3 and exists (select 1 from flotilla.session_fork held where held.session_id = $4
+  and held.parent_id = $5 and held.at_seq = $6)
+  and not exists (select 1 from flotilla.session session
+    where session.session_id = $7)
+on conflict (owner_kind, owner_id, hash) do update set kept = 1
+-- values: ["session-2","session","session-1","session-2","session-1",2,"session-2"]
+
+update flotilla.migration set needs = $1
+where id = $2 and needs < $3
+-- values: [8,8,8]
+
+-- src/sessions/log/sql/forks.ts: readFork
+select fork.parent_id, fork.at_seq, fork.segments, session.header
+from flotilla.session_fork fork left join flotilla.session session on session.session_id = fork.session_id
+where fork.session_id = $1
+-- values: ["session-2"]
+
+-- src/sessions/log/sql/forks.ts: readForksOf
+select fork.session_id, fork.at_seq, session.header, session.metadata
+from flotilla.session_fork fork left join flotilla.session session on session.session_id = fork.session_id
+where fork.parent_id = $1
+  and (fork.at_seq, fork.session_id) > ($2, $3)
+order by fork.at_seq, fork.session_id limit cast($4 as integer)
+-- values: ["session-1",0,"",50]
+
+-- src/sessions/log/sql/forks.ts: walkForks
+select fork.session_id, fork.parent_id, fork.at_seq, fork.created_at, session.header,
+  parent.tenant
+from flotilla.session_fork fork
+left join flotilla.session session on session.session_id = fork.session_id
+left join flotilla.session parent on parent.session_id = fork.parent_id
+where fork.session_id > $1
+order by fork.session_id limit cast($2 as integer)
+-- values: ["",500]
+
+-- src/sessions/log/sql/forks.ts: readSummaryUpTo
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message
+where session_id = $1 and seq <= $2 and seq > $3
+  and kind = 'summary'
+order by seq desc limit cast($4 as integer)
+-- values: ["session-1",20,-9980,1]
+
+-- src/sessions/log/sql/forks.ts: letGo
+select session_id from flotilla.session where session_id = $1 for update
+-- values: ["session-1"]
+
+delete from flotilla.session_fork where session_id = $1 and not exists (select 1 from flotilla.session_fork child where child.parent_id = $2)
+-- values: ["session-2","session-2"]
+
+delete from flotilla.message
+where session_id = $1 and seq > coalesce((select max(at_seq) from flotilla.session_fork fork where fork.parent_id = $2), 0)
+  and exists (select 1 from flotilla.session parent
+    where parent.session_id = $3 and parent.status = 'deleted')
+-- values: ["session-1","session-1","session-1"]
+
+select session_id from flotilla.session where session_id = $1 for update
+-- values: ["session-1"]
+
+delete from flotilla.session_fork where session_id = $1
+-- values: ["session-2"]
+
+  update flotilla.file set unused_at = now_ms()
+  where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = 'session' and owner_id = $1
+
+and exists (select 1 from flotilla.file other
+  where other.file_id = flotilla.file_reference.file_id and other.tenant <> (select tenant from flotilla.session own where own.session_id = $2))))
+-- values: ["session-2","session-2"]
+
+delete from flotilla.file_reference where owner_kind = 'session' and owner_id = $1
+
+    and exists (select 1 from flotilla.file other
+      where other.file_id = flotilla.file_reference.file_id and other.tenant <> (select tenant from flotilla.session own where own.session_id = $2))
+-- values: ["session-2","session-2"]
+
+delete from flotilla.message
+where session_id = $1 and seq > coalesce((select max(at_seq) from flotilla.session_fork fork where fork.parent_id = $2), 0)
+  and exists (select 1 from flotilla.session parent
+    where parent.session_id = $3 and parent.status = 'deleted')
+-- values: ["session-1","session-1","session-1"]
 
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log order by log_id
@@ -778,7 +923,7 @@ update flotilla.session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($7::bigint[], $8::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -797,6 +942,7 @@ where log_id = $6 and incarnation = $7
   and ((term = $8 and log_offset = $9 and record_id = $10)
     or (term = $11 and log_offset = $12 and record_id = $13
       and owner = $14))
+  and exists (select 1 from flotilla.log_place where place = 'sql')
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla.session_log
@@ -807,7 +953,7 @@ where log_id = $1 and term = $2 and log_offset = $3
 -- src/sessions/log/sql/heads.ts: beatHeads
 update flotilla.session_log set beat = beat + 1 from (select log_id, term from unnest($1::bigint[], $2::bigint[]) as each_row (log_id, term)) own
 where flotilla.session_log.log_id = own.log_id and flotilla.session_log.term = own.term and owner = $3
-  and flotilla.session_log.log_id = any(array(
+  and exists (select 1 from flotilla.log_place where place = 'sql') and flotilla.session_log.log_id = any(array(
 select head.log_id from flotilla.session_log head join (select log_id, term from unnest($4::bigint[], $5::bigint[]) as each_row (log_id, term)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id for update))
@@ -827,6 +973,61 @@ select head.log_id from flotilla.session_log head join (select log_id, term from
 order by head.log_id for update))
 -- values: ["{1}","{2}","pod-1","{1}","{2}"]
 
+-- src/sessions/log/sql/moves.ts: leaveDatabase
+select pg_advisory_xact_lock(hashtext('flotilla migrations'))
+
+select log_id from flotilla.session_log order by log_id for update
+
+  insert into flotilla.log_watermark as known
+    (log_id, incarnation, log_offset, record_id, chain, flush_id)
+  select log_id, incarnation, log_offset, '', chain, '' from (select log_id, incarnation collate "C" as incarnation, term, log_offset, chain collate "C" as chain from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) as each_row (log_id, incarnation, term, log_offset, chain)) fresh
+  where exists (select 1 from flotilla.log_place where place = $6) and 1 = 1
+and (select count(*) from flotilla.session_log) = 1
+and (
+select count(*) from flotilla.session_log head join (select log_id, incarnation collate "C" as incarnation, term, log_offset, chain collate "C" as chain from unnest($7::bigint[], $8::text[], $9::bigint[], $10::bigint[], $11::text[]) as each_row (log_id, incarnation, term, log_offset, chain)) fresh
+  on fresh.log_id = head.log_id and fresh.incarnation = head.incarnation
+    and head.log_offset <= fresh.log_offset and head.term <= fresh.term) = 1
+  on conflict (log_id) do update
+  set incarnation = excluded.incarnation, log_offset = excluded.log_offset,
+    record_id = excluded.record_id, chain = excluded.chain, flush_id = excluded.flush_id
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"00\"}","sql","{1}","{\"first\"}","{2}","{7}","{\"00\"}"]
+
+update flotilla.log_place set place = 'nats' where exists (select 1 from flotilla.log_place where place = $1) and 1 = 1
+    and (select count(*) from flotilla.session_log) = 1
+    and (
+    select count(*) from flotilla.session_log head join (select log_id, incarnation collate "C" as incarnation, term, log_offset, chain collate "C" as chain from unnest($2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::text[]) as each_row (log_id, incarnation, term, log_offset, chain)) fresh
+      on fresh.log_id = head.log_id and fresh.incarnation = head.incarnation
+        and head.log_offset <= fresh.log_offset and head.term <= fresh.term) = 1
+-- values: ["sql","{1}","{\"first\"}","{2}","{7}","{\"00\"}"]
+
+delete from flotilla.session_log where exists (select 1 from flotilla.log_place where place = $1) and 1 = 1
+-- values: ["nats"]
+
+update flotilla.migration set needs = $1
+where id = $2 and exists (select 1 from flotilla.log_place where place = $3)
+-- values: [7,7,"nats"]
+
+-- src/sessions/log/sql/moves.ts: returnToDatabase
+select pg_advisory_xact_lock(hashtext('flotilla migrations'))
+
+select log_id from flotilla.log_watermark order by log_id for update
+
+  insert into flotilla.session_log (log_id, incarnation, term, log_offset, record_id)
+  select log_id, incarnation, term, log_offset, record_id from (select log_id, incarnation collate "C" as incarnation, term, log_offset, record_id collate "C" as record_id, archived from unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[]) as each_row (log_id, incarnation, term, log_offset, record_id, archived)) fresh
+  where exists (select 1 from flotilla.log_place where place = $7) and 1 = 1 and (
+select count(*) from flotilla.log_watermark known join (select log_id, incarnation collate "C" as incarnation, term, log_offset, record_id collate "C" as record_id, archived from unnest($8::bigint[], $9::text[], $10::bigint[], $11::bigint[], $12::text[], $13::bigint[]) as each_row (log_id, incarnation, term, log_offset, record_id, archived)) fresh
+  on fresh.log_id = known.log_id and fresh.incarnation = known.incarnation
+    and fresh.archived = known.log_offset) = 1
+  on conflict do nothing
+-- values: ["{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{6}","nats","{1}","{\"first\"}","{2}","{7}","{\"record-7\"}","{6}"]
+
+update flotilla.log_place set place = 'sql'
+where place = 'nats' and 1 = 1
+  and (select count(*) from flotilla.session_log) = 1
+
+delete from flotilla.log_watermark where exists (select 1 from flotilla.log_place where place = $1) and 1 = 1
+-- values: ["sql"]
+
 -- src/sessions/log/sql/reading.ts: findIds
 select message.session_id, message.client_id, message.seq
 from (select session_id collate "C" as session_id, client_id collate "C" as client_id from unnest($1::text[], $2::text[]) as each_row (session_id, client_id)) wanted join flotilla.message message
@@ -842,7 +1043,7 @@ select header from flotilla.session where log_id = $1 and state <> 'idle'
 -- values: [1]
 
 -- src/sessions/log/sql/reading.ts: readEntries
-select seq, kind, role, author, message_id, replaces, body, at from flotilla.message where session_id = $1 and seq > $2 order by seq limit cast($3 as integer)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla.message where session_id = $1 and seq > $2  order by seq limit cast($3 as integer)
 -- values: ["session-1",1,10]
 
   with listed as (

@@ -139,7 +139,7 @@ update flotilla_session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -181,7 +181,7 @@ update flotilla_session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -192,11 +192,19 @@ select log_id, incarnation, term, owner, host, log_offset, record_id, beat from 
     and record_id = to_record
 -- values: ["[[1,\"first\",2,7,\"record-7\",\"record-8\"]]","[[1,2]]"]
 
-delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+select session_id from flotilla_session where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
     select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
     join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
     where coalesce(
       (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+  delete from flotilla_message
+  where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)) and seq > coalesce((select max(at_seq) from flotilla_session_fork fork where fork.parent_id = flotilla_message.session_id), 0)
 -- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 delete from flotilla_turn where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
@@ -212,6 +220,21 @@ delete from flotilla_link where from_id in (select session_id from (select value
     where coalesce(
       (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)) and what = 'session'
 -- values: ["[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+  update flotilla_file set unused_at = now_ms()
+  where file_id in (select file_id from flotilla_file_reference where owner_kind = ? and owner_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+where coalesce(
+  (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset)))
+-- values: ["session","[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
+
+delete from flotilla_file_reference where owner_kind = ? and owner_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where ids.log_id in (
+    select to_log from (select value ->> 0 as to_log, value ->> 1 as to_record, value ->> 2 as to_offset, value ->> 3 as first_session from jsonb_each(?)) placed
+    join flotilla_session_log head on head.log_id = to_log and head.record_id = to_record
+    where coalesce(
+      (select last_offset from flotilla_session where session_id = first_session), 0) < to_offset))
+-- values: ["session","[[\"session-3\",1]]","[[1,\"record-8\",8,\"session-1\"]]"]
 
 insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces, value ->> 10 as log_id from jsonb_each(?)) fresh
 where fresh.log_id in (
@@ -394,7 +417,7 @@ update flotilla_session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -449,7 +472,7 @@ update flotilla_session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -527,7 +550,8 @@ select log_id, incarnation, log_offset, record_id, chain from flotilla_log_water
 insert into flotilla_log_watermark (log_id, incarnation, log_offset, record_id, chain, flush_id)
 select cast(? as integer), ?, cast(? as bigint), ?,
   ?, ''
-where not exists (select 1 from flotilla_session where log_id = ? and last_offset > ?)
+where exists (select 1 from flotilla_log_place where place = 'nats')
+  and not exists (select 1 from flotilla_session where log_id = ? and last_offset > ?)
 on conflict (log_id) do nothing
 -- values: [1,"first",8,"record-8","0123456789abcdef",1,8]
 
@@ -540,6 +564,7 @@ where log_id = ? and incarnation = ? and log_offset = ?
 update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
   flush_id = ?, moved_at = now_ms()
 where log_id = ? and incarnation = ? and log_offset = ?
+  and exists (select 1 from flotilla_log_place where place = 'nats')
 returning log_id, incarnation, log_offset, record_id, chain
 -- instead of returning:
 select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ? and flush_id = ?
@@ -569,13 +594,19 @@ where flotilla_session.last_offset < excluded.last_offset
 update flotilla_log_watermark set log_offset = ?, record_id = ?, chain = ?,
   flush_id = ?, moved_at = now_ms()
 where log_id = ? and incarnation = ? and log_offset = ?
+  and exists (select 1 from flotilla_log_place where place = 'nats')
 returning log_id, incarnation, log_offset, record_id, chain
 -- instead of returning:
 select log_id, incarnation, log_offset, record_id, chain from flotilla_log_watermark where log_id = ? and flush_id = ?
 -- values: [8,"record-8","0123456789abcdef","flush-1",1,"first",7]
 
-delete from flotilla_message where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+select session_id from flotilla_session where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
     exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["[[\"session-3\",1]]",1,"flush-1"]
+
+  delete from flotilla_message
+  where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)) and seq > coalesce((select max(at_seq) from flotilla_session_fork fork where fork.parent_id = flotilla_message.session_id), 0)
 -- values: ["[[\"session-3\",1]]",1,"flush-1"]
 
 delete from flotilla_turn where session_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
@@ -585,6 +616,15 @@ delete from flotilla_turn where session_id in (select session_id from (select va
 delete from flotilla_link where from_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
     exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)) and what = 'session'
 -- values: ["[[\"session-3\",1]]",1,"flush-1"]
+
+  update flotilla_file set unused_at = now_ms()
+  where file_id in (select file_id from flotilla_file_reference where owner_kind = ? and owner_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)))
+-- values: ["session","[[\"session-3\",1]]",1,"flush-1"]
+
+delete from flotilla_file_reference where owner_kind = ? and owner_id in (select session_id from (select value ->> 0 as session_id, value ->> 1 as log_id from jsonb_each(?)) ids where
+    exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?))
+-- values: ["session","[[\"session-3\",1]]",1,"flush-1"]
 
 insert into flotilla_message (session_id, seq, role, author, message_id, client_id, body, at, kind, replaces) select session_id, seq, role, author, message_id, client_id, body, at, kind, replaces from (select value ->> 0 as session_id, value ->> 1 as seq, value ->> 2 as role, value ->> 3 as author, value ->> 4 as message_id, value ->> 5 as client_id, value ->> 6 as body, value ->> 7 as at, value ->> 8 as kind, value ->> 9 as replaces, value ->> 10 as log_id from jsonb_each(?)) fresh
 where
@@ -730,6 +770,15 @@ exists (select 1 from flotilla_log_watermark where log_id = ? and flush_id = ?)
 on conflict do nothing
 -- values: [1,"first",8,0,"session-1",2,"{}","the value is too long",1,"flush-1"]
 
+-- src/sessions/log/sql/archive.ts: storeAside
+insert into flotilla_archive_aside
+  (log_id, incarnation, log_offset, place, session_id, seq, body, reason)
+select cast(? as integer), ?, cast(? as bigint),
+  cast(? as integer), ?, cast(? as bigint), ?, ?
+where 1 = 1
+on conflict do nothing
+-- values: [1,"first",8,0,"session-1",2,"{}","the value is too long"]
+
 -- src/sessions/log/sql/archive.ts: probeEntry
 select session_id, author, message_id, client_id, length(body) as chars from (select value ->> 0 as session_id, value ->> 1 as author, value ->> 2 as message_id, value ->> 3 as client_id, value ->> 4 as body from jsonb_each(?)) probe
 -- values: ["[[\"session-1\",\"ada\",\"message-2\",\"client-2\",\"{\\\"tokens\\\":5,\\\"parts\\\":[]}\"]]"]
@@ -744,6 +793,102 @@ select seq, client_id from flotilla_message
 where session_id = ?
 order by seq desc limit cast(? as integer)
 -- values: ["session-1",4096]
+
+-- src/sessions/log/sql/forks.ts: holdEntries
+insert into flotilla_session_fork (session_id, parent_id, at_seq, segments)
+select ?, parent.session_id, cast(? as bigint), ?
+from flotilla_session parent
+where parent.session_id = ? and parent.tenant = ?
+  and parent.status <> 'deleted' and parent.last_seq >= ?
+
+on conflict (session_id) do nothing
+-- values: ["session-2",2,"[]","session-1","default",2]
+
+select tenant from flotilla_file_count where tenant = ?
+-- values: ["default"]
+
+insert into flotilla_file_reference (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+select 'session', ?, hash, file_id, size, metadata, 1
+from flotilla_file_reference reference
+where reference.owner_kind = ? and reference.owner_id = ? and exists (select 1 from flotilla_session_fork held where held.session_id = ?
+  and held.parent_id = ? and held.at_seq = ?)
+  and not exists (select 1 from flotilla_session session
+    where session.session_id = ?)
+on conflict (owner_kind, owner_id, hash) do update set kept = 1
+-- values: ["session-2","session","session-1","session-2","session-1",2,"session-2"]
+
+update flotilla_migration set needs = ?
+where id = ? and needs < ?
+-- values: [8,8,8]
+
+-- src/sessions/log/sql/forks.ts: readFork
+select fork.parent_id, fork.at_seq, fork.segments, session.header
+from flotilla_session_fork fork left join flotilla_session session on session.session_id = fork.session_id
+where fork.session_id = ?
+-- values: ["session-2"]
+
+-- src/sessions/log/sql/forks.ts: readForksOf
+select fork.session_id, fork.at_seq, session.header, session.metadata
+from flotilla_session_fork fork left join flotilla_session session on session.session_id = fork.session_id
+where fork.parent_id = ?
+  and (fork.at_seq, fork.session_id) > (?, ?)
+order by fork.at_seq, fork.session_id limit cast(? as integer)
+-- values: ["session-1",0,"",50]
+
+-- src/sessions/log/sql/forks.ts: walkForks
+select fork.session_id, fork.parent_id, fork.at_seq, fork.created_at, session.header,
+  parent.tenant
+from flotilla_session_fork fork
+left join flotilla_session session on session.session_id = fork.session_id
+left join flotilla_session parent on parent.session_id = fork.parent_id
+where fork.session_id > ?
+order by fork.session_id limit cast(? as integer)
+-- values: ["",500]
+
+-- src/sessions/log/sql/forks.ts: readSummaryUpTo
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message
+where session_id = ? and seq <= ? and seq > ?
+  and kind = 'summary'
+order by seq desc limit cast(? as integer)
+-- values: ["session-1",20,-9980,1]
+
+-- src/sessions/log/sql/forks.ts: letGo
+select session_id from flotilla_session where session_id = ?
+-- values: ["session-1"]
+
+delete from flotilla_session_fork where session_id = ? and not exists (select 1 from flotilla_session_fork child where child.parent_id = ?)
+-- values: ["session-2","session-2"]
+
+delete from flotilla_message
+where session_id = ? and seq > coalesce((select max(at_seq) from flotilla_session_fork fork where fork.parent_id = ?), 0)
+  and exists (select 1 from flotilla_session parent
+    where parent.session_id = ? and parent.status = 'deleted')
+-- values: ["session-1","session-1","session-1"]
+
+select session_id from flotilla_session where session_id = ?
+-- values: ["session-1"]
+
+delete from flotilla_session_fork where session_id = ?
+-- values: ["session-2"]
+
+  update flotilla_file set unused_at = now_ms()
+  where file_id in (select file_id from flotilla_file_reference where owner_kind = 'session' and owner_id = ?
+
+and exists (select 1 from flotilla_file other
+  where other.file_id = flotilla_file_reference.file_id and other.tenant <> (select tenant from flotilla_session own where own.session_id = ?)))
+-- values: ["session-2","session-2"]
+
+delete from flotilla_file_reference where owner_kind = 'session' and owner_id = ?
+
+    and exists (select 1 from flotilla_file other
+      where other.file_id = flotilla_file_reference.file_id and other.tenant <> (select tenant from flotilla_session own where own.session_id = ?))
+-- values: ["session-2","session-2"]
+
+delete from flotilla_message
+where session_id = ? and seq > coalesce((select max(at_seq) from flotilla_session_fork fork where fork.parent_id = ?), 0)
+  and exists (select 1 from flotilla_session parent
+    where parent.session_id = ? and parent.status = 'deleted')
+-- values: ["session-1","session-1","session-1"]
 
 -- src/sessions/log/sql/heads.ts: readHeads
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log order by log_id
@@ -778,7 +923,7 @@ update flotilla_session_log set log_offset = from_offset + 1, record_id = to_rec
 where log_id = to_log and incarnation = in_incarnation and term = in_term
   and ((log_offset = from_offset and record_id = from_record)
     or (log_offset = from_offset + 1 and record_id = to_record))
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -797,6 +942,7 @@ where log_id = ? and incarnation = ?
   and ((term = ? and log_offset = ? and record_id = ?)
     or (term = ? and log_offset = ? and record_id = ?
       and owner = ?))
+  and exists (select 1 from flotilla_log_place where place = 'sql')
 returning log_id, incarnation, term, owner, host, log_offset, record_id, beat
 -- instead of returning:
 select log_id, incarnation, term, owner, host, log_offset, record_id, beat from flotilla_session_log
@@ -807,7 +953,7 @@ where log_id = ? and term = ? and log_offset = ?
 -- src/sessions/log/sql/heads.ts: beatHeads
 update flotilla_session_log set beat = beat + 1 from (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) own
 where flotilla_session_log.log_id = own.log_id and flotilla_session_log.term = own.term and owner = ?
-  and flotilla_session_log.log_id in (
+  and exists (select 1 from flotilla_log_place where place = 'sql') and flotilla_session_log.log_id in (
 select head.log_id from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as term from jsonb_each(?)) wanted
   on wanted.log_id = head.log_id and wanted.term = head.term
 order by head.log_id )
@@ -827,6 +973,61 @@ select head.log_id from flotilla_session_log head join (select value ->> 0 as lo
 order by head.log_id )
 -- values: ["[[1,2]]","pod-1","[[1,2]]"]
 
+-- src/sessions/log/sql/moves.ts: leaveDatabase
+select 1
+
+select log_id from flotilla_session_log order by log_id
+
+  insert into flotilla_log_watermark as known
+    (log_id, incarnation, log_offset, record_id, chain, flush_id)
+  select log_id, incarnation, log_offset, '', chain, '' from (select value ->> 0 as log_id, value ->> 1 as incarnation, value ->> 2 as term, value ->> 3 as log_offset, value ->> 4 as chain from jsonb_each(?)) fresh
+  where exists (select 1 from flotilla_log_place where place = ?) and 1 = 1
+and (select count(*) from flotilla_session_log) = 1
+and (
+select count(*) from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as incarnation, value ->> 2 as term, value ->> 3 as log_offset, value ->> 4 as chain from jsonb_each(?)) fresh
+  on fresh.log_id = head.log_id and fresh.incarnation = head.incarnation
+    and head.log_offset <= fresh.log_offset and head.term <= fresh.term) = 1
+  on conflict (log_id) do update
+  set incarnation = excluded.incarnation, log_offset = excluded.log_offset,
+    record_id = excluded.record_id, chain = excluded.chain, flush_id = excluded.flush_id
+-- values: ["[[1,\"first\",2,7,\"00\"]]","sql","[[1,\"first\",2,7,\"00\"]]"]
+
+update flotilla_log_place set place = 'nats' where exists (select 1 from flotilla_log_place where place = ?) and 1 = 1
+    and (select count(*) from flotilla_session_log) = 1
+    and (
+    select count(*) from flotilla_session_log head join (select value ->> 0 as log_id, value ->> 1 as incarnation, value ->> 2 as term, value ->> 3 as log_offset, value ->> 4 as chain from jsonb_each(?)) fresh
+      on fresh.log_id = head.log_id and fresh.incarnation = head.incarnation
+        and head.log_offset <= fresh.log_offset and head.term <= fresh.term) = 1
+-- values: ["sql","[[1,\"first\",2,7,\"00\"]]"]
+
+delete from flotilla_session_log where exists (select 1 from flotilla_log_place where place = ?) and 1 = 1
+-- values: ["nats"]
+
+update flotilla_migration set needs = ?
+where id = ? and exists (select 1 from flotilla_log_place where place = ?)
+-- values: [7,7,"nats"]
+
+-- src/sessions/log/sql/moves.ts: returnToDatabase
+select 1
+
+select log_id from flotilla_log_watermark order by log_id
+
+  insert into flotilla_session_log (log_id, incarnation, term, log_offset, record_id)
+  select log_id, incarnation, term, log_offset, record_id from (select value ->> 0 as log_id, value ->> 1 as incarnation, value ->> 2 as term, value ->> 3 as log_offset, value ->> 4 as record_id, value ->> 5 as archived from jsonb_each(?)) fresh
+  where exists (select 1 from flotilla_log_place where place = ?) and 1 = 1 and (
+select count(*) from flotilla_log_watermark known join (select value ->> 0 as log_id, value ->> 1 as incarnation, value ->> 2 as term, value ->> 3 as log_offset, value ->> 4 as record_id, value ->> 5 as archived from jsonb_each(?)) fresh
+  on fresh.log_id = known.log_id and fresh.incarnation = known.incarnation
+    and fresh.archived = known.log_offset) = 1
+  on conflict do nothing
+-- values: ["[[1,\"first\",2,7,\"record-7\",6]]","nats","[[1,\"first\",2,7,\"record-7\",6]]"]
+
+update flotilla_log_place set place = 'sql'
+where place = 'nats' and 1 = 1
+  and (select count(*) from flotilla_session_log) = 1
+
+delete from flotilla_log_watermark where exists (select 1 from flotilla_log_place where place = ?) and 1 = 1
+-- values: ["sql"]
+
 -- src/sessions/log/sql/reading.ts: findIds
 select message.session_id, message.client_id, message.seq
 from (select value ->> 0 as session_id, value ->> 1 as client_id from jsonb_each(?)) wanted join flotilla_message message
@@ -842,7 +1043,7 @@ select header from flotilla_session where log_id = ? and state <> 'idle'
 -- values: [1]
 
 -- src/sessions/log/sql/reading.ts: readEntries
-select seq, kind, role, author, message_id, replaces, body, at from flotilla_message where session_id = ? and seq > ? order by seq limit cast(? as integer)
+select seq, kind, role, author, message_id, replaces, body, at from flotilla_message where session_id = ? and seq > ?  order by seq limit cast(? as integer)
 -- values: ["session-1",1,10]
 
   with listed as (

@@ -2,7 +2,9 @@ import * as agents from "../../src/sessions/agents/sql.ts";
 import type { Header } from "../../src/sessions/conversation/header.ts";
 import type { Changes } from "../../src/sessions/log/changes.ts";
 import * as archive from "../../src/sessions/log/sql/archive.ts";
+import * as forks from "../../src/sessions/log/sql/forks.ts";
 import * as heads from "../../src/sessions/log/sql/heads.ts";
+import * as moves from "../../src/sessions/log/sql/moves.ts";
 import * as placed from "../../src/sessions/log/sql/placed-changes.ts";
 import * as reading from "../../src/sessions/log/sql/reading.ts";
 import * as records from "../../src/sessions/log/sql/records.ts";
@@ -207,10 +209,27 @@ export const sessionStatements: RoomStatements = {
       archive.storeFlush({ ...flush, changes: plain, aside: [] }),
       archive.storeFlush({ ...flush, changes: full, aside: [asideItem] }),
     ],
+    storeAside: () => archive.storeAside(watermark, [asideItem]),
     probeEntry: () => archive.probeEntry(entry),
     findSeqs: () => archive.findSeqs([{ sessionId: "session-1", seq: 2 }]),
     readLastIds: () => archive.readLastIds("session-1", 4_096),
     toWatermark: noStatement,
+  }),
+  "src/sessions/log/sql/forks.ts": sqlFile(forks, {
+    heldSeqOf: noStatement,
+    holdEntries: () =>
+      forks.holdEntries(
+        { sessionId: "session-2", parentId: "session-1", atSeq: 2, segments: "[]" },
+        "default",
+      ),
+    readFork: () => forks.readFork("session-2"),
+    readForksOf: () => forks.readForksOf("session-1", { atSeq: 0, sessionId: "" }, 50),
+    walkForks: () => forks.walkForks("", 500),
+    readSummaryUpTo: () => forks.readSummaryUpTo("session-1", 20, 10_000),
+    letGo: () => [
+      forks.letGo({ sessionId: "session-2", parentId: "session-1" }),
+      forks.letGo({ sessionId: "session-2", parentId: "session-1" }, { isOther: true }),
+    ],
   }),
   "src/sessions/log/sql/heads.ts": sqlFile(heads, {
     readHeads: () => heads.readHeads(),
@@ -223,6 +242,10 @@ export const sessionStatements: RoomStatements = {
     releaseHeads: () => heads.releaseHeads("pod-1", [{ logId: 1, term: 2 }]),
     toHead: noStatement,
     toLiveHead: noStatement,
+  }),
+  "src/sessions/log/sql/moves.ts": sqlFile(moves, {
+    leaveDatabase: () => moves.leaveDatabase([{ ...head, chain: "00" }], sql`1 = 1`),
+    returnToDatabase: () => moves.returnToDatabase([{ ...head, archived: 6 }], sql`1 = 1`),
   }),
   "src/sessions/log/sql/reading.ts": sqlFile(reading, {
     findIds: () => reading.findIds([{ sessionId: "session-1", clientId: "client-2" }]),

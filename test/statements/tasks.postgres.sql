@@ -188,6 +188,17 @@ order by seq
       and held.tenant between task.tenant and task.tenant) from flotilla.task_limit given
     where given.scope = 'tenant/' || task.tenant)
 
+-- src/tasks/sql/inherit-files.ts: inheritFiles
+  insert into flotilla.file_reference as referring
+    (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+  select distinct 'task', wanted.task_id, source.hash, source.file_id, source.size, source.metadata, 1
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, hash collate "C" as hash, from_kind collate "C" as from_kind, from_id collate "C" as from_id from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (task_id, tenant, hash, from_kind, from_id)) wanted join flotilla.file_reference source on source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla.file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)
+  where wanted.task_id = (select task_id from flotilla.task where task_id = wanted.task_id)
+  on conflict (owner_kind, owner_id, hash) do update set kept = 1, token = null
+-- values: ["{\"task-1\"}","{\"default\"}","{\"abababababababababababababababababababababababababababababababab\"}","{\"task\"}","{\"task-0\"}"]
+
 -- src/tasks/sql/enqueue.ts: insertTasks
 insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)
@@ -213,6 +224,61 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 -- instead of returning:
 select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
 -- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{}\"}","{0}","{0}","{null}","{\"key-1\"}","{null}","{null}","{\"key/mail/acme\"}","{1}","{1}","{null}","{null}","{null}"]
+
+  insert into flotilla.task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, parked)
+  select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+  from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh where true and not exists (select 1 from (select task_id collate "C" as task_id, tenant collate "C" as tenant, hash collate "C" as hash, from_kind collate "C" as from_kind, from_id collate "C" as from_id from unnest($10::text[], $11::text[], $12::text[], $13::text[], $14::text[]) as each_row (task_id, tenant, hash, from_kind, from_id)) wanted
+  where not exists (select 1 from flotilla.file_reference source where source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla.file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)))
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla.task where task_id in (select task_id from (select task_id collate "C" as task_id, tenant collate "C" as tenant, name collate "C" as name, payload collate "C" as payload, priority, delay_ms, max_attempts, unique_key collate "C" as unique_key, trace collate "C" as trace from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[], $9::text[]) as each_row (task_id, tenant, name, payload, priority, delay_ms, max_attempts, unique_key, trace)) fresh)
+-- values: ["{\"task-1\"}","{\"default\"}","{\"mail\"}","{\"{\\\"doc\\\":{\\\"type\\\":\\\"file\\\",\\\"url\\\":\\\"flotilla-file:abababababababababababababababababababababababababababababababab\\\"}}\"}","{0}","{0}","{null}","{null}","{null}","{\"task-1\"}","{\"default\"}","{\"abababababababababababababababababababababababababababababababab\"}","{\"upload\"}","{\"upload-1\"}"]
+
+-- src/tasks/sql/enqueue.ts: replaceTaskFiles
+    update flotilla.file set unused_at = now_ms()
+    where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = 'task'
+    and owner_id = any(array(select task_id from (
+  select task.task_id, wanted.task_id as new_id
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where exists (select 1 from flotilla.task_event past
+    where past.task_id = task.task_id and past.type = 'replaced'
+      and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder))))
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}"]
+
+delete from flotilla.file_reference where owner_kind = 'task'
+      and owner_id = any(array(select task_id from (
+    select task.task_id, wanted.task_id as new_id
+    from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+  and task.unique_key = wanted.unique_key
+    where exists (select 1 from flotilla.task_event past
+      where past.task_id = task.task_id and past.type = 'replaced'
+        and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder))
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}"]
+
+    insert into flotilla.file_reference as referring
+      (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+    select distinct 'task', holder.task_id, source.hash, source.file_id, source.size,
+      source.metadata, 1
+    from (
+  select task.task_id, wanted.task_id as new_id
+  from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id, mark collate "C" as mark from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as each_row (tenant, name, unique_key, task_id, mark)) wanted join flotilla.task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where exists (select 1 from flotilla.task_event past
+    where past.task_id = task.task_id and past.type = 'replaced'
+      and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder
+    join (select task_id collate "C" as task_id, tenant collate "C" as tenant, hash collate "C" as hash, from_kind collate "C" as from_kind, from_id collate "C" as from_id from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as each_row (task_id, tenant, hash, from_kind, from_id)) wanted on wanted.task_id = holder.new_id
+    join flotilla.file_reference source on source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla.file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)
+    where 1 = 1
+    on conflict (owner_kind, owner_id, hash) do update set kept = 1, token = null
+-- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"}","{\"task-1\"}","{\"default\"}","{\"abababababababababababababababababababababababababababababababab\"}","{\"upload\"}","{\"upload-1\"}"]
 
 -- src/tasks/sql/enqueue.ts: linkTasks
 insert into flotilla.link (from_id, to_id, what, at)
@@ -346,6 +412,19 @@ delete from flotilla.task
 where task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as each_row (tenant, name, unique_key, task_id)) wanted) and not (select count(*) from flotilla.task stored
 where stored.task_id in (select task_id from (select tenant collate "C" as tenant, name collate "C" as name, unique_key collate "C" as unique_key, task_id collate "C" as task_id from unnest($5::text[], $6::text[], $7::text[], $8::text[]) as each_row (tenant, name, unique_key, task_id)) wanted)) = $9
 -- values: ["{\"default\"}","{\"mail\"}","{\"key-1\"}","{\"task-1\"}","{\"default\"}","{\"mail\"}","{null}","{\"task-1\"}",1]
+
+-- src/tasks/sql/logged.ts: runOutdated
+select task.task_id from (select task_id collate "C" as task_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (task_id, log_id)) outdated
+join flotilla.task task on task.task_id = outdated.task_id
+where task.status = 'pending' and task.run_at > now_ms() order by task.task_id for update of task
+-- values: ["{\"task-0\"}","{1}"]
+
+  update flotilla.task set run_at = now_ms(), last_update = now_ms()
+  where task_id = any(array(
+select task.task_id from (select task_id collate "C" as task_id, log_id from unnest($1::text[], $2::bigint[]) as each_row (task_id, log_id)) outdated
+join flotilla.task task on task.task_id = outdated.task_id
+where task.status = 'pending' and task.run_at > now_ms() and outdated.log_id = 1)) and status = 'pending'
+-- values: ["{\"task-0\"}","{1}"]
 
 -- src/tasks/sql/claim.ts: isDue
 (run_at <= now_ms() or run_at <= last_update)
@@ -1746,6 +1825,15 @@ delete from flotilla.task_alias as alias where task_id = any(array(select task_i
     where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))
 -- values: ["{\"task-1\"}"]
 
+  update flotilla.file set unused_at = now_ms()
+  where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($2::text[]) as each_row (task_id)) old
+where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))))
+-- values: ["task","{\"task-1\"}"]
+
+delete from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select task_id from (select task_id collate "C" as task_id from unnest($2::text[]) as each_row (task_id)) old
+    where not exists (select 1 from flotilla.task task where task.task_id = old.task_id)))
+-- values: ["task","{\"task-1\"}"]
+
 -- src/tasks/sql/recover.ts: deleteBelongings
 delete from flotilla.task_event where task_id in (select 'task-1')
 
@@ -1758,6 +1846,13 @@ delete from flotilla.step_journal where owner_id in (select 'task-1') and (part 
 delete from flotilla.link as link where to_id = any(array(select 'task-1'))
 
 delete from flotilla.task_alias as alias where task_id = any(array(select 'task-1'))
+
+update flotilla.file set unused_at = now_ms()
+where file_id = any(array(select file_id from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select 'task-1'))))
+-- values: ["task"]
+
+delete from flotilla.file_reference where owner_kind = $1 and owner_id = any(array(select 'task-1'))
+-- values: ["task"]
 
 -- src/tasks/sql/runs.ts: storeRuns
 update flotilla.task set
@@ -3767,6 +3862,10 @@ select status, parked, flow_version, case when exists (
         then past.detail like $2 and true else false end) then 1 else 0 end as resumed
       from flotilla.task where task_id = $3
 -- values: ["task-1","%\"request\":\"request-1\",\"wake\":%","task-1"]
+
+-- src/tasks/sql/inspect.ts: readTenant
+select tenant from flotilla.task where task_id = $1
+-- values: ["task-1"]
 
 -- src/tasks/sql/inspect.ts: getTask
 select * from flotilla.task where task_id = $1

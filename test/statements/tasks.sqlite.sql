@@ -188,6 +188,17 @@ order by seq
       and held.tenant between task.tenant and task.tenant) from flotilla_task_limit given
     where given.scope = 'tenant/' || task.tenant)
 
+-- src/tasks/sql/inherit-files.ts: inheritFiles
+  insert into flotilla_file_reference as referring
+    (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+  select distinct 'task', wanted.task_id, source.hash, source.file_id, source.size, source.metadata, 1
+  from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as hash, value ->> 3 as from_kind, value ->> 4 as from_id from jsonb_each(?)) wanted join flotilla_file_reference source on source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla_file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)
+  where wanted.task_id = (select task_id from flotilla_task where task_id = wanted.task_id)
+  on conflict (owner_kind, owner_id, hash) do update set kept = 1, token = null
+-- values: ["[[\"task-1\",\"default\",\"abababababababababababababababababababababababababababababababab\",\"task\",\"task-0\"]]"]
+
 -- src/tasks/sql/enqueue.ts: insertTasks
 insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
   max_attempts, unique_key, trace, parked)
@@ -213,6 +224,61 @@ case when depends > 0 then 2 when delay_ms > 0 or start_at > now_ms() then 1
 -- instead of returning:
 select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
 -- values: ["[[\"task-1\",\"default\",\"mail\",\"{}\",0,0,null,\"key-1\",null,null,\"key/mail/acme\",1,1,null,null,null]]"]
+
+  insert into flotilla_task (task_id, tenant, name, payload, priority, run_at, created_at, last_update,
+    max_attempts, unique_key, trace, parked)
+  select task_id, tenant, name, payload, priority, now_ms() + delay_ms, now_ms(), now_ms(),
+    max_attempts, unique_key, trace, case when delay_ms > 0 then 1 else 0 end
+  from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh where true and not exists (select 1 from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as hash, value ->> 3 as from_kind, value ->> 4 as from_id from jsonb_each(?)) wanted
+  where not exists (select 1 from flotilla_file_reference source where source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla_file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)))
+  on conflict do nothing
+  returning task_id
+-- instead of returning:
+select task_id from flotilla_task where task_id in (select task_id from (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as name, value ->> 3 as payload, value ->> 4 as priority, value ->> 5 as delay_ms, value ->> 6 as max_attempts, value ->> 7 as unique_key, value ->> 8 as trace from jsonb_each(?)) fresh)
+-- values: ["[[\"task-1\",\"default\",\"mail\",\"{\\\"doc\\\":{\\\"type\\\":\\\"file\\\",\\\"url\\\":\\\"flotilla-file:abababababababababababababababababababababababababababababababab\\\"}}\",0,0,null,null,null]]","[[\"task-1\",\"default\",\"abababababababababababababababababababababababababababababababab\",\"upload\",\"upload-1\"]]"]
+
+-- src/tasks/sql/enqueue.ts: replaceTaskFiles
+    update flotilla_file set unused_at = now_ms()
+    where file_id in (select file_id from flotilla_file_reference where owner_kind = 'task'
+    and owner_id in (select task_id from (
+  select task.task_id, wanted.task_id as new_id
+  from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id, value ->> 4 as mark from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where exists (select 1 from flotilla_task_event past
+    where past.task_id = task.task_id and past.type = 'replaced'
+      and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder))
+-- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\",\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"]]"]
+
+delete from flotilla_file_reference where owner_kind = 'task'
+      and owner_id in (select task_id from (
+    select task.task_id, wanted.task_id as new_id
+    from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id, value ->> 4 as mark from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
+  and task.unique_key = wanted.unique_key
+    where exists (select 1 from flotilla_task_event past
+      where past.task_id = task.task_id and past.type = 'replaced'
+        and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder)
+-- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\",\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"]]"]
+
+    insert into flotilla_file_reference as referring
+      (owner_kind, owner_id, hash, file_id, size, metadata, kept)
+    select distinct 'task', holder.task_id, source.hash, source.file_id, source.size,
+      source.metadata, 1
+    from (
+  select task.task_id, wanted.task_id as new_id
+  from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id, value ->> 4 as mark from jsonb_each(?)) wanted join flotilla_task task on task.tenant = wanted.tenant and task.name = wanted.name
+and task.unique_key = wanted.unique_key
+  where exists (select 1 from flotilla_task_event past
+    where past.task_id = task.task_id and past.type = 'replaced'
+      and past.detail = wanted.mark || cast(task.claim_token as text) || '}')) holder
+    join (select value ->> 0 as task_id, value ->> 1 as tenant, value ->> 2 as hash, value ->> 3 as from_kind, value ->> 4 as from_id from jsonb_each(?)) wanted on wanted.task_id = holder.new_id
+    join flotilla_file_reference source on source.owner_kind = wanted.from_kind and source.owner_id = wanted.from_id
+and source.hash = wanted.hash and exists (select 1 from flotilla_file file
+  where file.file_id = source.file_id and file.tenant = wanted.tenant)
+    where 1 = 1
+    on conflict (owner_kind, owner_id, hash) do update set kept = 1, token = null
+-- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\",\"{\\\"request\\\":\\\"task-1\\\",\\\"token\\\":\"]]","[[\"task-1\",\"default\",\"abababababababababababababababababababababababababababababababab\",\"upload\",\"upload-1\"]]"]
 
 -- src/tasks/sql/enqueue.ts: linkTasks
 insert into flotilla_link (from_id, to_id, what, at)
@@ -344,6 +410,19 @@ delete from flotilla_task
 where task_id in (select task_id from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) wanted) and not (select count(*) from flotilla_task stored
 where stored.task_id in (select task_id from (select value ->> 0 as tenant, value ->> 1 as name, value ->> 2 as unique_key, value ->> 3 as task_id from jsonb_each(?)) wanted)) = ?
 -- values: ["[[\"default\",\"mail\",\"key-1\",\"task-1\"]]","[[\"default\",\"mail\",null,\"task-1\"]]",1]
+
+-- src/tasks/sql/logged.ts: runOutdated
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) outdated
+join flotilla_task task on task.task_id = outdated.task_id
+where task.status = 'pending' and task.run_at > now_ms() order by task.task_id
+-- values: ["[[\"task-0\",1]]"]
+
+  update flotilla_task set run_at = now_ms(), last_update = now_ms()
+  where task_id in (
+select task.task_id from (select value ->> 0 as task_id, value ->> 1 as log_id from jsonb_each(?)) outdated
+join flotilla_task task on task.task_id = outdated.task_id
+where task.status = 'pending' and task.run_at > now_ms() and outdated.log_id = 1) and status = 'pending'
+-- values: ["[[\"task-0\",1]]"]
 
 -- src/tasks/sql/claim.ts: isDue
 (run_at <= now_ms() or run_at <= last_update)
@@ -1739,6 +1818,15 @@ delete from flotilla_task_alias as alias where task_id in (select task_id from (
     where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
 -- values: ["[[\"task-1\"]]"]
 
+  update flotilla_file set unused_at = now_ms()
+  where file_id in (select file_id from flotilla_file_reference where owner_kind = ? and owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+where not exists (select 1 from flotilla_task task where task.task_id = old.task_id)))
+-- values: ["task","[[\"task-1\"]]"]
+
+delete from flotilla_file_reference where owner_kind = ? and owner_id in (select task_id from (select value ->> 0 as task_id from jsonb_each(?)) old
+    where not exists (select 1 from flotilla_task task where task.task_id = old.task_id))
+-- values: ["task","[[\"task-1\"]]"]
+
 -- src/tasks/sql/recover.ts: deleteBelongings
 delete from flotilla_task_event where task_id in (select 'task-1')
 
@@ -1751,6 +1839,13 @@ delete from flotilla_step_journal where owner_id in (select 'task-1') and (part 
 delete from flotilla_link as link where to_id in (select 'task-1')
 
 delete from flotilla_task_alias as alias where task_id in (select 'task-1')
+
+update flotilla_file set unused_at = now_ms()
+where file_id in (select file_id from flotilla_file_reference where owner_kind = ? and owner_id in (select 'task-1'))
+-- values: ["task"]
+
+delete from flotilla_file_reference where owner_kind = ? and owner_id in (select 'task-1')
+-- values: ["task"]
 
 -- src/tasks/sql/runs.ts: storeRuns
 update flotilla_task set
@@ -3755,6 +3850,10 @@ select status, parked, flow_version, case when exists (
         then past.detail like ? and true else false end) then 1 else 0 end as resumed
       from flotilla_task where task_id = ?
 -- values: ["task-1","%\"request\":\"request-1\",\"wake\":%","task-1"]
+
+-- src/tasks/sql/inspect.ts: readTenant
+select tenant from flotilla_task where task_id = ?
+-- values: ["task-1"]
 
 -- src/tasks/sql/inspect.ts: getTask
 select * from flotilla_task where task_id = ?

@@ -4,7 +4,9 @@ import * as concurrency from "../../src/tasks/sql/concurrency.ts";
 import * as dependencies from "../../src/tasks/sql/dependencies.ts";
 import * as enqueue from "../../src/tasks/sql/enqueue.ts";
 import * as finish from "../../src/tasks/sql/finish.ts";
+import * as inherit from "../../src/tasks/sql/inherit-files.ts";
 import * as inspect from "../../src/tasks/sql/inspect.ts";
+import * as logged from "../../src/tasks/sql/logged.ts";
 import * as list from "../../src/tasks/sql/list.ts";
 import * as limits from "../../src/tasks/sql/limits.ts";
 import * as recover from "../../src/tasks/sql/recover.ts";
@@ -28,6 +30,18 @@ export const plainTask: enqueue.NewTask = {
   maxAttempts: null,
   key: null,
   trace: null,
+};
+const withFile: enqueue.NewTask = {
+  ...plainTask,
+  payload: `{"doc":{"type":"file","url":"flotilla-file:${"ab".repeat(32)}"}}`,
+  files: [
+    {
+      taskId: "task-1",
+      tenant: "default",
+      hash: "ab".repeat(32),
+      from: { kind: "upload", id: "upload-1" },
+    },
+  ],
 };
 const keyed: enqueue.NewTask = {
   ...plainTask,
@@ -197,16 +211,23 @@ export const taskStatements: RoomStatements = {
     freeSlotsOfKey: () => taskState.freeSlotsOfKey(sql`task.concurrency_key`),
     freeSlotsOfTenant: () => taskState.freeSlotsOfTenant(sql`task.tenant`),
   }),
+  "src/tasks/sql/inherit-files.ts": sqlFile(inherit, {
+    ownerOfOrigin: noStatement,
+    inheritFiles: () => inherit.inheritFiles([{ ...withFile, parentId: "task-0" }]),
+  }),
   "src/tasks/sql/enqueue.ts": sqlFile(enqueue, {
     insertTasks: () => [
       enqueue.insertTasks([plainTask]),
       enqueue.insertTasks([keyed], sql`fresh.task_id <> ''`),
+      enqueue.insertTasks([withFile]),
     ],
+    filesOf: noStatement,
+    replaceTaskFiles: () =>
+      enqueue.replaceTaskFiles([{ ...keyed, payload: withFile.payload, files: withFile.files! }]),
     linkTasks: () => enqueue.linkTasks([{ ...plainTask, origin: { id: "task-0", what: "task" } }]),
     findKeys: () => enqueue.findKeys([keyed]),
     findOwn: () => enqueue.findOwn([keyed]),
     lockHolders: () => enqueue.lockHolders([keyed]),
-    whenLogged: noStatement,
     insertAliases: () => enqueue.insertAliases([keyed], sql`fresh.task_id <> ''`),
     findAliases: () => enqueue.findAliases(["task-1"]),
     deleteAliasesOf: () => enqueue.deleteAliasesOf(sql`select 'task-1'`),
@@ -220,6 +241,14 @@ export const taskStatements: RoomStatements = {
     trimReplaced: () => enqueue.trimReplaced([keyed]),
     findReplaced: () => enqueue.findReplaced([keyed]),
     undoUnlessStored: () => enqueue.undoUnlessStored([keyed], [plainTask]),
+  }),
+  "src/tasks/sql/logged.ts": sqlFile(logged, {
+    whenLogged: noStatement,
+    runOutdated: () =>
+      logged.runOutdated(
+        [{ ...plainTask, outdates: ["task-0"], logId: 1 }],
+        (logId) => sql`${logId} = 1`,
+      ),
   }),
   "src/tasks/sql/claim.ts": sqlFile(claim, {
     unparkDue: () => claim.unparkDue(),
@@ -477,6 +506,7 @@ export const taskStatements: RoomStatements = {
       ...inspect.retryTask("task-1", "request-1", ["read"], entry),
     ],
     resumeTask: () => inspect.resumeTask("task-1", "request-1", ["read"], entry),
+    readTenant: () => inspect.readTenant("task-1"),
     getTask: () => inspect.getTask("task-1"),
     getTasks: () => inspect.getTasks(["task-1"]),
     countTasks: () => inspect.countTasks(),

@@ -191,6 +191,20 @@ export function rowsOf(dialect: Dialect, version: number): string {
       last_update: farAwayMs,
     }),
   ];
+  const logs = [
+    insert("task_alias", { alias_id: "promised", task_id: "completed" }),
+    insert("archive_aside", {
+      log_id: 0,
+      incarnation: "old",
+      log_offset: 1,
+      place: 0,
+      session_id: "talk",
+      seq: 1,
+      body: '{"text":"refused"}',
+      reason: "a character that the database doesn't take",
+      at: farAwayMs,
+    }),
+  ];
   const claim = { claimed_by: "old-pod", claim_token: 1, claim_call: 9 };
   return [
     pod("old-pod", "up", { beat: 41, claim_floor: 3 }),
@@ -228,6 +242,7 @@ export function rowsOf(dialect: Dialect, version: number): string {
     ...(version >= 4 ? versioned : []),
     ...(version >= 5 ? access : []),
     ...(version >= 6 ? facts : []),
+    ...(version >= 7 ? logs : []),
   ].join("\n");
 }
 

@@ -18,6 +18,7 @@ const firstWithLinks = 3;
 const firstWithVersions = 4;
 const firstWithKeys = 5;
 const firstWithFacts = 6;
+const firstWithAliases = 7;
 const double = task("old", {}, ({ input }: { input: number }) => ({ doubled: input * 2 }));
 // Each row of a journal answers, and nothing that it holds is called again.
 const calls: string[] = [];
@@ -76,7 +77,7 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
     await using pod = await startPod({ ...settings, store: place.url });
 
     const runs = ["pending", "overdue", "retrying", "poison", "claimed", "orphaned", "traced"];
-    const ends = runs.map((taskId) => pod.tasks.settled(taskId, { timeoutMs: 40_000 }));
+    const ends = runs.map((taskId) => pod.tasks.settled(taskId, { timeoutMs: 90_000 }));
     expect(await Promise.all(ends)).toEqual(
       runs.map((taskId) =>
         expect.objectContaining({ taskId, status: "completed", result: { doubled: 2 } }),
@@ -86,12 +87,12 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
       ...(version >= firstWithSteps ? ["stepped"] : []),
       ...(version >= firstWithVersions ? ["versioned"] : []),
     ];
-    for (const taskId of steps) await pod.tasks.settled(taskId, { timeoutMs: 40_000 });
+    for (const taskId of steps) await pod.tasks.settled(taskId, { timeoutMs: 90_000 });
     const goesOn = { version: 2, result: 1 };
     expect([await pod.tasks.get("versioned")]).toMatchObject([
       version >= firstWithVersions ? goesOn : undefined,
     ]);
-    const ended = await pod.tasks.settled("cancelling", { timeoutMs: 40_000 });
+    const ended = await pod.tasks.settled("cancelling", { timeoutMs: 90_000 });
     expect(ended.status).toBe("cancelled");
     expect(await pod.tasks.get("claimed")).toMatchObject({ deaths: 1 });
     expect(await pod.tasks.get("waiting")).toMatchObject({ status: "pending" });
@@ -99,6 +100,8 @@ describe.each(cases)("schema version $version on $dialect", ({ dialect, version,
       result: { doubled: 2 },
       progress: "half",
     });
+    const promised = version >= firstWithAliases ? { taskId: "completed" } : undefined;
+    expect([await pod.tasks.get("promised")]).toMatchObject([promised]);
     expect(await pod.enqueue(double, 1, { key: "once" })).toEqual({
       taskId: "completed",
       created: false,

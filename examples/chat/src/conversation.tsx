@@ -1,17 +1,21 @@
 import { useChat } from "@ai-sdk/react";
 import type { FlotillaTransport } from "flotilla/ai-sdk";
-import { useSharedChat } from "flotilla/react";
+import { useClient, usePresence, useSharedChat } from "flotilla/react";
 import { type ReactNode, useEffect, useLayoutEffect, useMemo, useRef } from "react";
 import { Announcer } from "./announcer.tsx";
 import { Archived } from "./archived.tsx";
 import { Composer } from "./composer.tsx";
 import { ConnectionLine } from "./connection-line.tsx";
+import { BranchesContext, useBranches } from "./lib/branches.ts";
 import { isDecided } from "./lib/calls.ts";
 import { noteOf, titleOf, waitText } from "./lib/notes.ts";
 import { useAtEnd } from "./lib/use-at-end.ts";
-import { useOfSession } from "./lib/use-session.ts";
+import { sayDuring } from "./lib/say-during.ts";
+import { useOfSession, useSessionOf } from "./lib/use-session.ts";
 import { Messages } from "./messages.tsx";
 import { type Deciding, DecidingContext } from "./parts/deciding.ts";
+import { AlsoHere, Typing } from "./present.tsx";
+import { Reminders } from "./reminders.tsx";
 import { Trouble } from "./trouble.tsx";
 import { Welcome } from "./welcome.tsx";
 
@@ -33,6 +37,10 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
     transport,
   );
   const { messages, status, error, connection } = chat;
+  const { people, typing } = usePresence(chatId);
+  const client = useClient();
+  const session = useSessionOf(chatId);
+  const branches = useBranches(chatId);
   const { scrollRef, contentRef, isAtEnd, toEnd } = useAtEnd();
   const followed = useOfSession(chatId, (session) => session.status);
   const hasEntries = useOfSession(chatId, ({ lastSeq }) => lastSeq > 0);
@@ -68,12 +76,21 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
         latest.current.clearError();
         void latest.current.regenerate({ messageId });
       },
+      edit: ({ id: messageId, parts }, text) => {
+        latest.current.clearError();
+        const files = parts.filter((part) => part.type === "file");
+        void latest.current.sendMessage({ text, files, messageId });
+      },
     }),
     [],
   );
-  const send = (text: string) => {
-    void chat.sendMessage({ text });
+  const send = async (text: string, files?: FileList) => {
+    // `useChat` makes one answer at a time, and this message is for the one that is being made.
+    if (isAnswering) return sayDuring({ client, session, text, files });
+    // A photo alone has no text beside it.
+    void chat.sendMessage(text === "" && files ? { files } : { text, ...(files && { files }) });
     toEnd();
+    return undefined;
   };
   /** What wasn't stored is sent once more; what was, is answered anew. */
   const again = () => {
@@ -90,24 +107,28 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
       <header className="bar">
         {menu}
         <h1>{title}</h1>
+        <AlsoHere people={people} user={user} />
+        {hasEntries && followed !== "gone" && <Reminders chatId={chatId} />}
         <ConnectionLine connection={connection} />
       </header>
       <div className="scroll" ref={scrollRef} tabIndex={0} role="region" aria-label="Messages">
         <div className="content" ref={contentRef}>
           {messages.length > 0 ? (
-            <DecidingContext value={deciding}>
-              <Messages
-                chatId={chatId}
-                messages={messages}
-                user={user}
-                isAnswering={isAnswering}
-                agent={agent}
-                waits={waits}
-                scrollRef={scrollRef}
-              />
-            </DecidingContext>
+            <BranchesContext value={branches}>
+              <DecidingContext value={deciding}>
+                <Messages
+                  chatId={chatId}
+                  messages={messages}
+                  user={user}
+                  isAnswering={isAnswering}
+                  agent={agent}
+                  waits={waits}
+                  scrollRef={scrollRef}
+                />
+              </DecidingContext>
+            </BranchesContext>
           ) : isNew ? (
-            <Welcome onAsk={send} />
+            <Welcome onAsk={(text) => void send(text)} />
           ) : (
             <p className="loading">
               {followed === "away" ? "Waiting for a connection…" : "Loading…"}
@@ -125,10 +146,12 @@ export function Conversation({ chatId, transport, user, isBehind, menu }: Conver
             Jump to newest
           </button>
         )}
+        <Typing people={people} user={user} />
         <Archived chatId={chatId}>
           <Composer
             isAnswering={isAnswering}
             isRefused={connection.status === "refused" || connection.status === "closed"}
+            onType={typing}
             onSend={send}
             onStop={() => void chat.stop()}
           />

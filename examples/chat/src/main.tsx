@@ -6,12 +6,18 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app.tsx";
 import "./chat.css";
+import { goTo, isAt } from "./lib/place.ts";
 import { whoSpeaks } from "./lib/who.ts";
 
 const { user, agent } = whoSpeaks();
 // One connection for the side bar and for every chat.
 const client = createClient({ user });
-const transport = createChatTransport({ client, agent });
+const transport = createChatTransport({
+  client,
+  agent,
+  // An edited message begins a branch, which is a chat of its own. Its user may have gone elsewhere meanwhile.
+  onFork: (fork, chatId) => isAt(chatId) && goTo(fork.sessionId),
+});
 
 createRoot(document.getElementById("root")!).render(
   <StrictMode>

@@ -1,7 +1,9 @@
 import type { UIMessage } from "@ai-sdk/react";
-import { memo, use } from "react";
+import { memo, use, useState } from "react";
+import { BranchesContext } from "./lib/branches.ts";
 import { callOf } from "./lib/calls.ts";
 import { noteOf, textOf, whenOf } from "./lib/notes.ts";
+import { goTo } from "./lib/place.ts";
 import { DecidingContext } from "./parts/deciding.ts";
 import { Other } from "./parts/other.tsx";
 import { Prose } from "./parts/prose.tsx";
@@ -27,6 +29,8 @@ export const Message = memo(function Message(props: MessageProps) {
   const isOwn = isUser && (note === undefined || note.author === user);
   const author = note?.author ?? (isUser ? user : agent || "agent");
   const id = `m-${place}`;
+  const [isEditing, setEditing] = useState(false);
+  if (isEditing) return <Editing message={message} onEnd={() => setEditing(false)} />;
   return (
     <article
       className="message"
@@ -55,9 +59,74 @@ export const Message = memo(function Message(props: MessageProps) {
       {message.role === "assistant" && !isAnswering && (
         <Ending message={message} isLast={isLast} user={user} />
       )}
+      {note && isOwn && (
+        <footer>
+          <button className="quiet" onClick={() => setEditing(true)}>
+            Edit
+          </button>
+        </footer>
+      )}
+      {note && <Versions seq={note.seq} />}
     </article>
   );
 });
+
+/** A message as its author says it anew. Nothing is changed: it goes into a branch. */
+function Editing({ message, onEnd }: { message: UIMessage; onEnd: () => void }) {
+  const { edit } = use(DecidingContext);
+  const [text, setText] = useState(() => textOf(message));
+  return (
+    <form
+      className="editing"
+      onSubmit={(event) => {
+        event.preventDefault();
+        onEnd();
+        edit(message, text.trim());
+      }}
+    >
+      <textarea
+        aria-label="Say it anew"
+        value={text}
+        maxLength={20_000}
+        autoFocus
+        onChange={(event) => setText(event.target.value)}
+        onKeyDown={(event) => event.key === "Escape" && onEnd()}
+      />
+      <button className="small" disabled={text.trim() === ""}>
+        Say this instead
+      </button>
+      <button type="button" className="small" onClick={onEnd}>
+        Cancel
+      </button>
+    </form>
+  );
+}
+
+/** Where one goes from one branch of the conversation to another, at the message that they begin with. */
+function Versions({ seq }: { seq: number }) {
+  const branch = use(BranchesContext).get(seq);
+  if (!branch) return null;
+  const { all, at } = branch;
+  const step = (to: number, name: string, sign: string) => (
+    <button
+      className="quiet"
+      aria-label={name}
+      disabled={all[to] === undefined}
+      onClick={() => goTo(all[to]!)}
+    >
+      {sign}
+    </button>
+  );
+  return (
+    <nav className="versions" aria-label="Versions">
+      {step(at - 1, "Version before", "‹")}
+      <span className="mark">
+        {at + 1} of {all.length}
+      </span>
+      {step(at + 1, "Next version", "›")}
+    </nav>
+  );
+}
 
 /** How an answer ended, if not well, and what can be done with it. */
 function Ending({ message, isLast, user }: Pick<MessageProps, "message" | "isLast" | "user">) {

@@ -42,6 +42,19 @@ export function movableClock(startMs = 1_800_000_000_000): MovableClock {
   };
 }
 
+/** Moves the clock until a call has ended. */
+export async function settledBy<Value>(
+  clock: Pick<MovableClock, "advance">,
+  call: Promise<Value>,
+  stepMs = 50,
+): Promise<Value> {
+  let hasEnded = false;
+  const ending = call.finally(() => (hasEnded = true));
+  ending.catch(() => {});
+  while (!hasEnded) await clock.advance(stepMs);
+  return ending;
+}
+
 /** Lets everything that is ready run: promises first, then what they have scheduled. */
 export async function eventLoopTurns(count = 3): Promise<void> {
   for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -55,7 +68,7 @@ const waitedShare = 0.05;
 export async function until<Found>(
   what: string,
   condition: () => Found | Promise<Found>,
-  limitMs = 30_000,
+  limitMs = 90_000,
 ): Promise<NonNullable<Found>> {
   const startedMs = performance.now();
   for (;;) {

@@ -27,7 +27,7 @@ export type OpenBusKind = {
 
 // On a slow machine much of this time passes between one answer of a store and the next.
 const timeoutMs = 3_600_000;
-const waitLimitMs = 30_000;
+const waitLimitMs = 90_000;
 
 /** What every bus promises. Time stands still, so that nothing is found by waiting for it. */
 export function busContract(kind: BusKind): void {

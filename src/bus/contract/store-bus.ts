@@ -17,7 +17,7 @@ import { envelopesKeptMs, pruneEnvelopes, insertEnvelopes } from "../sql.ts";
 /** What is left by one test is none of the next one's. */
 export const emptyBus = sql`delete from ${table("bus_message")}`;
 
-const waitLimitMs = 30_000;
+const waitLimitMs = 90_000;
 // On a slow machine much of this time passes between one answer of a store and the next.
 const timeoutMs = 3_600_000;
 

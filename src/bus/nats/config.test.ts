@@ -69,7 +69,6 @@ describe("a config of NATS", () => {
     [{ servers: "one", namespace: "x".repeat(33) }, /namespace must be/],
     [{ servers: "one", use: "log" }, /nats\.use must be one of bus, all/],
     [{ servers: "one", use: "all", durability: "fast" }, /nats\.durability must be one of flushed/],
-    [{ servers: "one", durability: "replicas" }, /set nats\.use to "all", or leave it out/],
     [{ servers: "one", monitor: "one:8222" }, /nats\.monitor must be addresses such as http/],
     [{ servers: "one", monitor: [7] }, /nats\.monitor must be addresses/],
     [{ servers: "one", monitor: "http://a:hunter2@one" }, /without a password/],

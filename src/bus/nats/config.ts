@@ -18,16 +18,17 @@ export type NatsConfig = {
    */
   namespace?: string;
   /**
-   * What they are used for. `bus` (default): envelopes between pods, and notifications of work. `all`: they
-   * keep the logs of sessions too, in streams of JetStream on three servers, and the database follows.
+   * What they are used for. `bus` (default): envelopes between pods, and notifications of work; and the logs
+   * of sessions once `flotilla promote --to nats` has moved them there. `all`: they keep these logs from the
+   * start, in streams of JetStream on three servers, and the database follows.
    */
   use?: "bus" | "all";
   /**
-   * The monitoring addresses of all servers, such as `http://10.0.0.5:8222`. With `use: "all"` a pod that
-   * starts reads there whether servers flush before they acknowledge.
+   * The monitoring addresses of all servers, such as `http://10.0.0.5:8222`. Where logs are on
+   * them, a pod reads there whether servers flush before they acknowledge.
    */
   monitor?: string | readonly string[];
-  /** What an acknowledged message has with `use: "all"`. Default `flushed`. */
+  /** What an acknowledged message has where logs are on them. Default `flushed`. */
   durability?: NatsDurability;
 };
 
@@ -86,9 +87,6 @@ export function checkNats(config: NatsConfig): NatsSettings {
   const { monitor = [], durability = "flushed" } = config;
   checkChoice("nats.use", use, ["bus", "all"]);
   checkChoice("nats.durability", durability, ["flushed", "replicas", "single"]);
-  if (use === "bus" && config.durability !== undefined) {
-    throw invalid('nats.durability is of logs: set nats.use to "all", or leave it out');
-  }
   if (typeof namespace !== "string" || !/^[a-z0-9_]{1,32}$/.test(namespace)) {
     throw invalid("nats.namespace must be 1 to 32 lower-case letters, digits and `_`");
   }
@@ -114,7 +112,7 @@ export function checkNats(config: NatsConfig): NatsSettings {
   };
 }
 
-/** What pods have in common that hear each other and have their logs in the same place. */
+/** What pods have in common that hear each other and have their shares of throttles in the same place. */
 export function natsName({ namespace, use }: Pick<NatsSettings, "namespace" | "use">): string {
   return use === "bus" ? namespace : `${namespace} for ${use}`;
 }

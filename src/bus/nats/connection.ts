@@ -4,7 +4,7 @@ import { contentionMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
-import type { Random } from "../../base/random.ts";
+import { between, type Random } from "../../base/random.ts";
 import { settledWithin, withTimeout } from "../../base/timeout.ts";
 import type { NatsSettings } from "./config.ts";
 
@@ -117,7 +117,7 @@ export function connectNats(settings: NatsSettings, parts: NatsConnectionParts):
 
   const attempt = async (): Promise<void> => {
     try {
-      const opened = await open(settings);
+      const opened = await open(settings, parts);
       const violations: string[] = [];
       void watch(opened, violations);
       try {
@@ -256,7 +256,10 @@ export function inboxOf(namespace: string): string {
   return `_INBOX.${subjectOf(namespace)}`;
 }
 
-async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
+async function open(
+  settings: NatsSettings,
+  parts: NatsConnectionParts,
+): Promise<driver.NatsConnection> {
   const { connect, ...rest } = await loadDriver(settings);
   const authenticator = await authenticatorOf(settings, rest);
   const tls = await tlsOf(settings);
@@ -269,9 +272,7 @@ async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
       maxReconnectAttempts: -1,
       // An operator may correct what servers know of us while we run.
       ignoreAuthErrorAbort: true,
-      reconnectTimeWait: reconnectMs,
-      reconnectJitter: reconnectMs / 2,
-      reconnectJitterTLS: reconnectMs / 2,
+      ...paceOf(parts),
       pingInterval: pingMs,
       maxPingOut: 2,
       noAsyncTraces: true,
@@ -281,6 +282,26 @@ async function open(settings: NatsSettings): Promise<driver.NatsConnection> {
   } catch (error) {
     throw startError(error, settings);
   }
+}
+
+/**
+ * Paces tries by a clock that only grows. The client's own pace compares the wall clock with when it last
+ * dialed a server: if it's set back, the client wouldn't dial for as long.
+ */
+function paceOf({ clock, random }: NatsConnectionParts): Partial<driver.NodeConnectionOptions> {
+  const dialedMs = new Map<string, number>();
+  return {
+    // Its own pace is over, whenever it was.
+    reconnectDelayHandler: () => -Infinity,
+    reconnectToServer([server]) {
+      const { listen } = server!;
+      const pauseMs = between(random, reconnectMs, 1.5 * reconnectMs);
+      const nowMs = clock.monotonic();
+      const delay = Math.max(0, (dialedMs.get(listen) ?? -Infinity) + pauseMs - nowMs);
+      dialedMs.set(listen, nowMs + delay);
+      return { server: server!, delay };
+    },
+  };
 }
 
 async function loadDriver({ use }: NatsSettings): Promise<typeof driver> {

@@ -5,6 +5,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Bus } from "../bus.ts";
+import { afterMicrotasks } from "../after-microtasks.ts";
 import { createEndpoint } from "../endpoint.ts";
 import { type NatsConnection, type NatsMessage, subjectOf } from "./connection.ts";
 import { createJoiner, cutIntoPieces, maxEnvelopeBytes, readPiece } from "./pieces.ts";
@@ -26,13 +27,21 @@ export type NatsBusOptions = {
 
 // What is sent before the connection is there and the secret is known.
 const maxEarlyChars = 16 * 1024 * 1024;
+// What a turn of the event loop sends is packed up to this. A larger envelope goes alone.
+const maxPackedChars = 128 * 1024;
+// Their numbers are in the subject of the reply, and servers take 4 KiB of subjects.
+const maxPackedAsks = 100;
 const tellForgedMs = 10_000;
 
 type Early = { readonly to: string; readonly text: string; readonly ask: number | undefined };
+/** Envelopes for one address. */
+type Pack = { readonly texts: string[]; readonly asks: number[] };
 
 /**
- * A bus on core NATS: an address is a subject, and an envelope one or several pieces. Nothing is kept for a
- * process that isn't there: a request to it is rejected at once with `unavailable`, and was not delivered.
+ * A bus on core NATS: an address is a subject. All envelopes that a turn of the event loop has for it are
+ * packed into an array, which is one or several pieces: each costs two signatures, and servers and processes
+ * that wake up for it. Nothing is kept for a process that isn't there: a request to it is rejected at once
+ * with `unavailable`, and was not delivered.
  */
 export function createNatsBus(options: NatsBusOptions): Bus {
   const { address, nats, clock, random, log = silentLogger, onForged = () => {} } = options;
@@ -43,6 +52,9 @@ export function createNatsBus(options: NatsBusOptions): Bus {
   let secret: string | undefined;
   let early: Early[] = [];
   let earlyChars = 0;
+  let packs = new Map<string, Pack>();
+  let packedChars = 0;
+  let packedAsks = 0;
   let lastSeq = 0;
   let forged = 0;
   let toldMs = -Infinity;
@@ -52,32 +64,56 @@ export function createNatsBus(options: NatsBusOptions): Bus {
     clock,
     log,
     transmit(to, text, ask) {
-      if (secret !== undefined && nats.state !== "connecting") return deliver({ to, text, ask });
-      if (earlyChars + text.length > maxEarlyChars) return refuse(ask, fullError());
+      if (secret !== undefined && nats.state !== "connecting") return pack({ to, text, ask });
+      if (earlyChars + text.length > maxEarlyChars) {
+        return refuse(ask === undefined ? [] : [ask], fullError());
+      }
       early.push({ to, text, ask });
       earlyChars += text.length;
     },
   });
 
-  const refuse = (ask: number | undefined, error: FlotillaError) => {
-    if (ask !== undefined) endpoint.refuse(ask, error);
+  const refuse = (asks: readonly number[], error: FlotillaError) => {
+    for (const ask of asks) endpoint.refuse(ask, error);
   };
 
-  const deliver = ({ to, text, ask }: Early): void => {
+  const pack = ({ to, text, ask }: Early): void => {
+    const isFull = packedChars + text.length > maxPackedChars || packedAsks >= maxPackedAsks;
+    if (isFull) deliverPacks();
+    if (packs.size === 0) void afterMicrotasks().then(deliverPacks);
+    const { texts, asks } = packs.get(to) ?? { texts: [], asks: [] };
+    texts.push(text);
+    packedChars += text.length;
+    if (ask !== undefined) {
+      asks.push(ask);
+      packedAsks++;
+    }
+    packs.set(to, { texts, asks });
+    if (packedChars > maxPackedChars) deliverPacks();
+  };
+
+  const deliverPacks = (): void => {
+    const packed = packs;
+    packs = new Map();
+    packedChars = packedAsks = 0;
+    for (const [to, each] of packed) deliver(to, each);
+  };
+
+  const deliver = (to: string, { texts, asks }: Pack): void => {
     let encoded: string;
     try {
-      encoded = encode(text);
+      encoded = encode(texts.length === 1 ? texts[0]! : `[${texts.join(",")}]`);
     } catch (error) {
       log.error({ error: messageOf(error) }, "envelope not encoded");
-      return refuse(ask, new FlotillaError("codec_failed", messageOf(error)));
+      return refuse(asks, new FlotillaError("codec_failed", messageOf(error)));
     }
     const envelope = { sender: address, seq: ++lastSeq, text: encoded };
     const pieces = cutIntoPieces({ secret: secret!, address: to }, envelope);
-    if (!pieces) return refuse(ask, tooLargeError());
-    const reply = ask === undefined ? {} : { reply: `${own}.${ask}` };
+    if (!pieces) return refuse(asks, tooLargeError());
+    const reply = asks.length === 0 ? {} : { reply: `${own}.${asks.join("-")}` };
     const outcome = nats.publish(mailSubject(nats.namespace, to), pieces, reply);
-    if (outcome === "away") refuse(ask, awayError());
-    else if (outcome === "full") refuse(ask, fullError());
+    if (outcome === "away") refuse(asks, awayError());
+    else if (outcome === "full") refuse(asks, fullError());
   };
 
   /** What waited is sent in its order. */
@@ -94,7 +130,7 @@ export function createNatsBus(options: NatsBusOptions): Bus {
     const waited = early;
     early = [];
     earlyChars = 0;
-    for (const each of waited) if (!closing.signal.aborted) deliver(each);
+    for (const each of waited) if (!closing.signal.aborted) pack(each);
   };
 
   const receive = ({ data }: NatsMessage) => {
@@ -121,8 +157,11 @@ export function createNatsBus(options: NatsBusOptions): Bus {
   const stops = [
     nats.subscribe(own, receive),
     nats.subscribe(`${own}.*`, ({ subject, isNoResponders }) => {
-      const ask = Number(subject.slice(own.length + 1));
-      if (isNoResponders) refuse(ask, absentError());
+      const asks = subject
+        .slice(own.length + 1)
+        .split("-")
+        .map(Number);
+      if (isNoResponders) refuse(asks, absentError());
     }),
   ];
   begin().catch(() => {});
@@ -132,6 +171,7 @@ export function createNatsBus(options: NatsBusOptions): Bus {
     ...rest,
     async close() {
       if (closing.signal.aborted) return;
+      deliverPacks();
       endpoint.close();
       closing.abort();
       for (const stop of stops) stop();

@@ -5,7 +5,6 @@ import type { Random } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
 import { locateStore, type Store } from "../../store/open.ts";
 import type { Bus } from "../bus.ts";
-import { readBusSecret } from "../sql.ts";
 import { checkNats, type NatsConfig, type NatsSettings } from "./config.ts";
 import { connectNats, type NatsConnection } from "./connection.ts";
 import { createNatsBus, type NatsBusOptions } from "./nats-bus.ts";
@@ -18,10 +17,7 @@ export type Nats = {
   connection(): NatsConnection;
   /** The same database, whose commits notify other processes by NATS. */
   notifying(database: Database): Database;
-  connectBus(
-    address: string,
-    parts: Pick<NatsBusOptions, "text" | "onForged"> & { database: Pick<Database, "read"> },
-  ): Bus;
+  connectBus(address: string, parts: Pick<NatsBusOptions, "text" | "onForged" | "readSecret">): Bus;
   close(): Promise<void>;
 };
 
@@ -56,26 +52,11 @@ export function createNats(settings: NatsSettings, parts: NatsParts): Nats {
     settings,
     connection,
     notifying: (database) => notifyingByNats(database, { ...parts, nats: connection }),
-    connectBus: (address, { database, ...options }) =>
-      createNatsBus({
-        ...parts,
-        ...options,
-        address,
-        nats: connection(),
-        readSecret: () => secretOf(database),
-      }),
+    connectBus: (address, options) =>
+      createNatsBus({ ...parts, ...options, address, nats: connection() }),
     async close() {
       closed = true;
       await connected?.close();
     },
   };
-}
-
-async function secretOf(database: Pick<Database, "read">): Promise<string> {
-  const [row] = await database.read(readBusSecret());
-  if (row) return row["secret"] as string;
-  throw new FlotillaError(
-    "store_corrupt",
-    "the table bus_secret has lost its row: restore the store from a back-up",
-  );
 }

@@ -3,7 +3,9 @@ import { type Clock, sleep } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Random } from "../../base/random.ts";
-import type { Entry } from "../../protocol/message.ts";
+import type { FilePart } from "../../protocol/file.ts";
+import type { Person } from "../../protocol/frames.ts";
+import type { Entry, Part } from "../../protocol/message.ts";
 import type { Client } from "../../client/client.ts";
 import type { SessionEvent } from "../../client/session/session.ts";
 import type {
@@ -15,16 +17,42 @@ import type {
   Sink,
 } from "../../sessions/service.ts";
 import { oneLine } from "../output.ts";
+import { createPeopleLines } from "./people-lines.ts";
 import type { Transcript } from "./transcript.ts";
 
+type Calls =
+  | "create"
+  | "get"
+  | "entries"
+  | "send"
+  | "stop"
+  | "fork"
+  | "edit"
+  | "wake"
+  | "wakes"
+  | "cancelWake";
+
 /** The calls that a conversation needs, directly on the store or through a server. */
-export type ChatService = Pick<SessionService, "create" | "get" | "send" | "stop"> & {
+export type ChatService = Pick<SessionService, Calls> & {
+  upload(
+    tenant: string,
+    sessionId: string,
+    content: Blob,
+    file: { filename: string; mediaType: string },
+  ): Promise<FilePart>;
   join(
     tenant: string,
     sessionId: string,
     position: JoinPosition,
     sink: Sink<FeedEvent | ConnectionLost>,
   ): Joined;
+  /** Shows the user as there, and who else is, until it is called off. */
+  attend(
+    tenant: string,
+    sessionId: string,
+    user: string,
+    onPeople: (people: readonly Person[]) => void,
+  ): () => void;
 };
 
 /** The connection is lost, and the service itself reconnects. */
@@ -39,8 +67,11 @@ type TerminalChatParts = {
   clock: Clock;
   random: Random;
   ids: Ids;
+  onEntry: (entry: Entry) => void;
   /** Called after output where no more is expected. */
   onIdle?: () => void;
+  /** Whether the user is shown to others, and others to the user. */
+  hasPeople?: boolean;
 };
 
 export type TerminalChat = ReturnType<typeof startTerminalChat>;
@@ -66,10 +97,12 @@ const permanentCodes = [
 
 /** A conversation that survives lost connections: it prints a notice, and resumes from its position. */
 export function startTerminalChat(parts: TerminalChatParts) {
-  const { service, session, user, transcript, clock, random, ids, onIdle } = parts;
+  const { service, session, user, transcript, clock, random, ids, onEntry, onIdle } = parts;
   const { tenant, sessionId } = session;
+  const peopleLines = parts.hasPeople ? createPeopleLines(clock) : undefined;
+  let people: readonly Person[] = [];
+  let unattend = () => {};
   const over = new AbortController();
-  const entryWaiters = new Set<(entry: Entry) => void>();
   let joined: Joined | undefined;
   let losses = 0;
   let finish: (error?: unknown) => void = () => {};
@@ -80,8 +113,25 @@ export function startTerminalChat(parts: TerminalChatParts) {
 
   const leave = (error?: unknown): void => {
     over.abort();
+    unattend();
     joined?.leave();
     finish(error);
+  };
+
+  /** Between answers, so that none is cut in two. */
+  const showPeople = (): void => {
+    if (!peopleLines || transcript.state.state !== "idle") return;
+    const lines = peopleLines.take(people);
+    for (const line of lines) transcript.notice(line);
+    if (lines.length > 0) onIdle?.();
+  };
+  const attend = (): void => {
+    unattend();
+    unattend = service.attend(tenant, sessionId, user, (now) => {
+      if (over.signal.aborted) return;
+      people = now;
+      showPeople();
+    });
   };
 
   const join = (): void => {
@@ -98,9 +148,13 @@ export function startTerminalChat(parts: TerminalChatParts) {
           hasJoined = true;
           losses = 0;
         }
-        for (const entry of transcript.event(event)) for (const each of entryWaiters) each(entry);
+        for (const entry of transcript.event(event)) onEntry(entry);
+        if (event.type === "joined" && peopleLines) attend();
         if (event.type === "deleted") leave();
-        else if (transcript.state.state === "idle") onIdle?.();
+        else if (transcript.state.state === "idle") {
+          showPeople();
+          onIdle?.();
+        }
         return true;
       },
       fail: (error) => void onLost(error, hasJoined),
@@ -137,13 +191,12 @@ export function startTerminalChat(parts: TerminalChatParts) {
     leave: () => leave(),
 
     /** Sends a message until it is stored. Its id keeps retries from storing it twice. */
-    async send(text: string): Promise<number> {
+    async send(parts: readonly Part[]): Promise<number> {
       const id = ids.next();
       transcript.typed(id);
       let mayBeStored = false;
       for (let tries = 1; ; tries++) {
         try {
-          const parts = [{ type: "text", text }];
           return (await service.send(tenant, sessionId, { id, author: user, parts })).seq;
         } catch (error) {
           mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
@@ -157,22 +210,29 @@ export function startTerminalChat(parts: TerminalChatParts) {
       }
     },
 
-    /** Resolves to the next entry that fits; undefined where the conversation ends before. */
-    async waitForEntry(fits: (entry: Entry) => boolean): Promise<Entry | undefined> {
-      let check: ((entry: Entry) => void) | undefined;
-      const found = new Promise<Entry>((resolve) => {
-        check = (entry) => {
-          if (fits(entry)) resolve(entry);
-        };
-        entryWaiters.add(check);
-      });
-      const entry = await Promise.race([found, ended]);
-      entryWaiters.delete(check!);
-      return entry ?? undefined;
-    },
-
     /** Resolves to true where there was an answer to stop. */
     stop: (): Promise<boolean> => service.stop(tenant, sessionId, { author: user, by: "user" }),
+  };
+}
+
+/** A conversation on the store itself. */
+export function chatOnStore(service: SessionService): ChatService {
+  return {
+    ...service,
+    upload: (tenant, sessionId, content, file) =>
+      service.upload(tenant, sessionId, content.stream(), file),
+    attend(tenant, sessionId, user, onPeople) {
+      const attending = service.presence(tenant, sessionId, user, {
+        push({ people }) {
+          onPeople(people);
+          return true;
+        },
+        // It is lost without harm: the next join asks anew.
+        fail() {},
+      });
+      attending.ready.catch(() => {});
+      return () => attending.leave();
+    },
   };
 }
 
@@ -186,6 +246,19 @@ export function chatThroughServer({ sessions, session, connection }: Client): Ch
     get: async (_, sessionId) => (await sessions.get(sessionId)) as SessionView,
     send: (_, sessionId, { id, parts }) => session(sessionId).send(parts, id ? { id } : {}),
     stop: (_, sessionId) => session(sessionId).stop(),
+    entries: (_, sessionId, { after = 0, limit = 100 }) =>
+      sessions.entries(sessionId, { after, limit }),
+    upload: (_, sessionId, content, file) => sessions.upload(sessionId, content, file),
+    fork: async (_, sessionId, fork) => (await sessions.fork(sessionId, fork)) as SessionView,
+    async edit(_, sessionId, { messageId, parts, id, users }) {
+      const options = { ...(id && { id }), ...(users && { users }) };
+      const { session: made, ...sent } = await sessions.edit(sessionId, messageId, parts, options);
+      return { ...sent, session: made as SessionView };
+    },
+    wake: (_, sessionId, { author: __, at, ...wake }) =>
+      sessions.wake(sessionId, { ...wake, ...(at !== undefined && { at: String(at) }) }),
+    wakes: (_, sessionId) => sessions.wakes(sessionId),
+    cancelWake: (_, sessionId, { key }) => sessions.cancelWake(sessionId, key),
     join(_, sessionId, __, sink) {
       const followed = session(sessionId);
       let hasJoined = false;
@@ -225,6 +298,10 @@ export function chatThroughServer({ sessions, session, connection }: Client): Ch
         unfollow();
       };
       return { ready: Promise.resolve(), leave };
+    },
+    attend(_, sessionId, __, onPeople) {
+      const { presence } = session(sessionId);
+      return presence.subscribe(() => onPeople(presence.get()));
     },
   };
 }

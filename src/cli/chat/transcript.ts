@@ -179,6 +179,13 @@ export function entryText(entry: Entry): string {
     return results.map((result) => `[result ${shortJson(result)}]`).join("\n");
   }
   if (entry.kind === "stop") return "stopped the answer";
+  if (entry.wake) {
+    const { event, key, agent, atMs, cron } = entry.wake;
+    const when = cron === undefined ? new Date(atMs).toISOString() : oneLine(cron, 200);
+    const said = entry.parts.map(partText).filter((each) => each !== "");
+    const what = `${event} wake ${oneLine(key, 100)} of ${oneLine(agent, 80)}, ${when}`;
+    return [what, ...said].join("\n");
+  }
   return entry.parts
     .map(partText)
     .filter((each) => each !== "")

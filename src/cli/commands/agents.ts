@@ -83,11 +83,21 @@ async function list(flags: ListFlags): Promise<void> {
     oneLine(agent.name, 200),
     agent.source === "code" && agent.shadows ? "code (overrides a stored one)" : agent.source,
     agent.source === "code" ? "" : oneLine(agent.settings.url, 80),
-    agent.source === "code" ? agent.facts.during : (agent.settings.during ?? "queue"),
+    agent.source === "code" ? duringOf(agent.facts) : (agent.settings.during ?? "queue"),
     agent.source === "code" ? "" : String(agent.revision),
   ]);
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
   if (page.next !== null) print(paint("dim", `more: --cursor ${oneLine(page.next, 500)}`));
+}
+
+function duringOf({
+  during,
+  steers,
+}: {
+  readonly during: string;
+  readonly steers?: true | undefined;
+}): string {
+  return steers ? "steer" : during;
 }
 
 async function show(name: string, flags: Flags): Promise<void> {

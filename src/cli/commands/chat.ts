@@ -2,19 +2,12 @@ import { userInfo } from "node:os";
 import process from "node:process";
 import type { Command } from "commander";
 import { Option } from "commander";
-import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
-import { uuidv7 } from "../../base/ids.ts";
-import { systemRandom } from "../../base/random.ts";
-import type { SessionView } from "../../sessions/service.ts";
-import {
-  chatThroughServer,
-  type ChatService,
-  startTerminalChat,
-  type TerminalChat,
-} from "../chat/chat.ts";
+import { chatOnStore, chatThroughServer, type ChatService } from "../chat/chat.ts";
+import { chatHelp, readLine } from "../chat/lines.ts";
+import { createTalk, type Talk } from "../chat/talk.ts";
 import { type ChatTerminal, openTerminal } from "../chat/terminal.ts";
-import { createTranscript, firstSeq, type Transcript } from "../chat/transcript.ts";
+import { firstSeq } from "../chat/transcript.ts";
 import { onStore } from "../connect.ts";
 import { type TargetFlags, withJson, withTarget } from "../flags.ts";
 import { oneLine } from "../output.ts";
@@ -41,12 +34,15 @@ export function chatCommand(program: Command): void {
       "after",
       `
 Ctrl-C stops the answer, twice in a row leaves. The session stays; its id is printed at the end.
+A line that begins with / is a command:
+${chatHelp.map((each) => `  ${each}`).join("\n")}
 
 Examples:
   $ flotilla chat --agent helper
   $ flotilla chat 01980f6a-3c1e-7a51-8d0c-6d1f1d9a2b7e
   $ flotilla chat --agent helper --url https://flotilla.example
-  $ echo 'What is the weather?' | flotilla chat --agent helper`,
+  $ echo 'What is the weather?' | flotilla chat --agent helper
+  $ echo '/file photo.png What is this?' | flotilla chat --agent helper`,
     );
   withJson(withTarget(chat)).action(run);
 }
@@ -60,7 +56,9 @@ async function run(sessionId: string | undefined, flags: Flags): Promise<void> {
   }
   const { url, user, tenant } = flags;
   if (url === undefined) {
-    return onStore(flags, ({ sessionService }) => chat(sessionService, sessionId, flags));
+    return onStore(flags, ({ sessionService }) =>
+      chat(chatOnStore(sessionService), sessionId, flags),
+    );
   }
   const { openRemote, serverKey } = await import("../remote.ts");
   // A token determines its user, so name none where there is one.
@@ -85,92 +83,74 @@ async function chat(
   const terminal = openTerminal();
   const isLive = process.stdout.isTTY === true && process.stdin.isTTY === true;
   const form = json ? "json" : isLive ? "live" : "lines";
-  const transcript = createTranscript({ output: terminal.output, form });
-  transcript.beginAfter(firstSeq(session));
-  const conversation = startTerminalChat({
-    service,
-    session: { ...session, tenant },
-    user,
-    transcript,
-    clock: systemClock,
-    random: systemRandom,
-    ids: uuidv7(systemClock, systemRandom),
-    onIdle: terminal.prompt,
-  });
-  const onKey = interrupts(conversation, transcript);
+  const talk = createTalk({ service, tenant, user, form, terminal });
+  talk.open(session, firstSeq(session));
+  const onKey = interrupts(talk);
   terminal.onInterrupt(onKey.pressed);
-  process.once("SIGTERM", () => conversation.leave());
+  process.once("SIGTERM", () => talk.leave());
   try {
-    const typing = isLive
-      ? type(conversation, terminal, transcript, onKey.reset)
-      : sendEach(conversation, terminal, session);
-    await Promise.race([conversation.ended, typing]);
+    const typing = isLive ? type(talk, terminal, onKey.reset) : sendEach(talk, terminal);
+    await Promise.race([talk.ended, typing]);
   } finally {
-    conversation.leave();
+    talk.leave();
     terminal.close();
   }
-  if (isLive) transcript.notice(`session ${oneLine(session.sessionId, 200)}`);
+  if (isLive) talk.notice(`session ${oneLine(talk.sessionId, 200)}`);
 }
 
 /** Ctrl-C once stops the answer, twice in a row leaves. */
-function interrupts(conversation: TerminalChat, transcript: Transcript) {
+function interrupts(talk: Talk) {
   let pressed = false;
   return {
     reset: () => {
       pressed = false;
     },
     pressed: () => {
-      if (pressed) return conversation.leave();
+      if (pressed) return talk.leave();
       pressed = true;
-      conversation.stop().then(
+      talk.stop().then(
         (stopped) =>
-          transcript.notice(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
-        (error: unknown) => transcript.notice(`(stopping failed: ${errorText(error)})`),
+          talk.notice(stopped ? "(stopping; Ctrl-C again leaves)" : "(Ctrl-C again leaves)"),
+        (error: unknown) => talk.notice(`(stopping failed: ${errorText(error)})`),
       );
     },
   };
 }
 
-/** Sends each typed line at once; the agent's policy decides about messages during a turn. */
-async function type(
-  conversation: TerminalChat,
-  terminal: ChatTerminal,
-  transcript: Transcript,
-  onSent: () => void,
-): Promise<void> {
+/**
+ * Sends each typed line at once; the agent's policy decides about messages during a turn. What comes behind a
+ * command waits for it, because it may lead to another session.
+ */
+async function type(talk: Talk, terminal: ChatTerminal, onSent: () => void): Promise<void> {
   terminal.prompt();
-  for await (const line of terminal.lines) {
-    if (line.trim() === "") {
+  for await (const text of terminal.lines) {
+    if (text.trim() === "") {
       terminal.prompt();
       continue;
     }
     onSent();
-    conversation.send(line).catch((error: unknown) => {
+    const onFailure = (error: unknown) => {
       const what = hasCode(error, "unknown_outcome") ? "it may be stored" : "not stored";
-      transcript.notice(`(${what}: ${errorText(error)})`);
-    });
+      talk.notice(`(${what}: ${errorText(error)})`);
+      terminal.prompt();
+    };
+    try {
+      const line = readLine(text);
+      const performed = talk.perform(line);
+      if (line.type === "say") performed.catch(onFailure);
+      else await performed;
+    } catch (error) {
+      onFailure(error);
+    }
   }
 }
 
-/** Sends each line of a pipe, and waits for its answer before the next. */
-async function sendEach(
-  conversation: TerminalChat,
-  { lines }: ChatTerminal,
-  { agents }: SessionView,
-): Promise<void> {
+/** Performs each line of a pipe, and waits for the answer before the next. */
+async function sendEach(talk: Talk, { lines }: ChatTerminal): Promise<void> {
   for await (const line of lines) {
     if (line.trim() === "") continue;
-    let seq = Infinity;
-    const answers: number[] = [];
-    const seen = conversation.waitForEntry((entry) => {
-      const isIt = agents.length === 0 || entry.role === "assistant";
-      if (isIt) answers.push(entry.seq);
-      if (isIt && entry.outcome === "failed") process.exitCode = 1;
-      return isIt && entry.seq >= seq;
-    });
-    seq = await conversation.send(line);
-    // The answer may have arrived before the message's seq was known.
-    if (!answers.some((each) => each >= seq) && (await seen) === undefined) return;
+    const seq = await talk.perform(readLine(line));
+    if (seq !== undefined && !(await talk.answered(seq))) return;
   }
 }
 

@@ -9,7 +9,7 @@ import { columns, print, printJson } from "../output.ts";
 import { bar, count, plural, startProgressBar } from "../progress.ts";
 import { loadStore } from "../settings.ts";
 
-type PromoteFlags = StoreFlags & {
+export type PromoteFlags = StoreFlags & {
   to: string;
   from?: string;
   logs?: number;
@@ -27,11 +27,11 @@ export function promoteCommand(program: Command): void {
       program
         .command("promote")
         .description(
-          "move everything of a SQLite store to Postgres, where any number of pods can be",
+          "move everything of a SQLite store to Postgres, or the logs of sessions to NATS and back",
         )
         .requiredOption(
-          "--to <url>",
-          "the empty database to move to, such as postgres://user@host/app",
+          "--to <place>",
+          "an empty database, such as postgres://user@host/app; or nats, or postgres: where logs of sessions go",
         )
         .option(
           "--from <url>",
@@ -46,17 +46,26 @@ export function promoteCommand(program: Command): void {
     .addHelpText(
       "after",
       `
-One that was killed goes on where it was when it is started again. From its beginning until it is done
-neither store can be used. The source stays as it is, and says where its data went.
+One that was killed goes on where it was when it is started again.
+
+From SQLite to Postgres neither store can be used until it is done. The source stays as it is, and says where
+its data went. To NATS and back pods go on running, and clients keep their place: sessions wait while the logs
+change hands, usually a second or two; a pod that doesn't answer is waited for, and on the way back the archive.
 
 Examples:
   $ flotilla promote --to postgres://user@host/app --dry-run
-  $ flotilla promote --from sqlite:flotilla.db --to postgres://user@host/app --wait`,
+  $ flotilla promote --from sqlite:flotilla.db --to postgres://user@host/app --wait
+  $ flotilla promote --to nats
+  $ flotilla promote --to postgres`,
     )
     .action(runPromote);
 }
 
 async function runPromote(flags: PromoteFlags): Promise<void> {
+  if (flags.to === "nats" || flags.to === "postgres") {
+    const { runPromoteLogs } = await import("./cluster/promote-logs.ts");
+    return runPromoteLogs(flags.to, flags);
+  }
   const { identifyProcess } = await import("../../runtime/process.ts");
   const { logsFor } = await import("../../runtime/config.ts");
   const { openStores } = await import("../../promote/stores.ts");
@@ -81,10 +90,11 @@ async function runPromote(flags: PromoteFlags): Promise<void> {
   try {
     if (flags.dryRun) return showPlan(await planPromotion(parts), parts, flags);
     if (flags.undo) {
-      const { rows } = await undoPromotion(parts);
+      const { rows, isElsewhere } = await undoPromotion(parts);
       progress.end();
       if (flags.json) return printJson({ undone: true, rows });
-      return print(`given up: ${parts.from} goes on as before, and ${parts.to} is empty`);
+      const source = isElsewhere ? "is moved to another store, as before" : "goes on as before";
+      return print(`given up: ${parts.from} ${source}, and ${parts.to} is empty`);
     }
     const promoted = await promote(parts);
     progress.end();

@@ -2,7 +2,7 @@ import { type Command, Option } from "commander";
 import { systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
-import { type Entry, isTurn, type TurnView } from "../../protocol/message.ts";
+import { type Entry, isTurn, type TurnView, type WakeView } from "../../protocol/message.ts";
 import type { ListSessions, SessionView } from "../../sessions/service.ts";
 import { entryText, outcomeText } from "../chat/transcript.ts";
 import {
@@ -27,6 +27,8 @@ type ListFlags = Flags &
 
 const pageEntries = 200;
 const maxTurnsShown = 20;
+/** The author of what a command does, if none is named. */
+const byDefault = "program";
 
 const stateStyles = {
   idle: "gray",
@@ -38,7 +40,7 @@ const stateStyles = {
 export function sessionsCommand(program: Command): void {
   const sessions = program
     .command("sessions")
-    .description("list, show, export, signal, stop, archive and remove sessions")
+    .description("list, show, export, signal, wake, stop, archive and remove sessions")
     .addHelpText(
       "after",
       `
@@ -99,6 +101,16 @@ Examples:
     .option("--id <id>", "sending it again with the same id does nothing")
     .option("--author <author>", "who sends it")
     .action(signal);
+  command("wake <id> <key>", "have an agent asked at a time, or again and again")
+    .option("--at <time>", "when, such as 2026-01-31T08:00:00Z")
+    .option("--after <ms>", "how long from now, in milliseconds", Number)
+    .option("--cron <pattern>", "a pattern as of a schedule")
+    .option("--timezone <zone>", "the zone of the pattern; default UTC")
+    .option("--message <text>", "what the agent is asked")
+    .option("--to <agent>", "the agent, if the session has several")
+    .option("--author <author>", "who sets it")
+    .action(wake);
+  command("cancel-wake <id> <key>", "cancel a wake").action(cancelWake);
   command("archive <id>", "archive a session: it can be read, but nothing can be added").action(
     (id: string, flags: Flags) => change(id, flags, "archive", "is archived"),
   );
@@ -109,6 +121,9 @@ Examples:
     .option("--yes", "confirm that it is deleted")
     .action(remove);
 }
+
+/** A list that is older says so. */
+const noticeableMs = 5_000;
 
 async function list(flags: ListFlags): Promise<void> {
   const { json, url, config, store, tenant, metadata, ...given } = flags;
@@ -121,6 +136,8 @@ async function list(flags: ListFlags): Promise<void> {
   const heading = ["id", "agent", "users", "state", "entries", "active", ""];
   const rows = page.sessions.map((session) => toRow(session, nowMs));
   print(columns([heading.map((each) => paint("dim", each)), ...rows]));
+  const isOld = page.asOf !== undefined && nowMs - page.asOf >= noticeableMs;
+  if (isOld) print(paint("dim", `as of ${new Date(page.asOf).toISOString()}`));
   if (page.next !== null) print(paint("dim", moreText(page.next, page.lookedBackTo)));
 }
 
@@ -144,23 +161,28 @@ function stateText({ status, state }: SessionView): string {
 
 async function show(sessionId: string, flags: Flags & { last: number }): Promise<void> {
   const { json, last } = flags;
-  const { session, entries, turns, links } = await onSessions(flags, async (service, tenant) => {
-    const found = await service.get(tenant, sessionId);
-    const from = Math.max(0, found.lastSeq - last);
-    const all: Entry[] = [];
-    for await (const page of pagesOf(service, found, from)) all.push(...page);
-    const known = await Promise.all([
-      service.turns(tenant, sessionId, { limit: maxTurnsShown }).catch(unlessRefused),
-      service.started(tenant, sessionId).catch(unlessRefused),
-    ]);
-    return { session: found, entries: all, turns: known[0], links: known[1] };
-  });
+  const { session, entries, turns, links, wakes } = await onSessions(
+    flags,
+    async (service, tenant) => {
+      const found = await service.get(tenant, sessionId);
+      const from = Math.max(0, found.lastSeq - last);
+      const all: Entry[] = [];
+      for await (const page of pagesOf(service, found, from)) all.push(...page);
+      const known = await Promise.all([
+        service.turns(tenant, sessionId, { limit: maxTurnsShown }).catch(unlessRefused),
+        service.started(tenant, sessionId).catch(unlessRefused),
+        service.wakes(tenant, sessionId).catch(unlessRefused),
+      ]);
+      return { session: found, entries: all, turns: known[0], links: known[1], wakes: known[2] };
+    },
+  );
   if (json) {
     return printJson({
       session,
       entries,
       turns: turns?.turns ?? [],
       started: links?.started ?? [],
+      wakes: wakes ?? [],
     });
   }
   const { state, agents, users, lastSeq, tokens, metadata, createdAtMs } = session;
@@ -177,6 +199,7 @@ async function show(sessionId: string, flags: Flags & { last: number }): Promise
   ];
   print(columns(facts.map(([what, value]) => [paint("dim", what), value])));
   for (const entry of entries) print(`\n${headingOf(entry)}\n${indented(entryText(entry))}`);
+  if (wakes && wakes.length > 0) printWakes(wakes);
   if (turns && turns.turns.length > 0) printTurns(turns.turns, turns.next !== null);
   if (links) printStarted(links);
 }
@@ -276,6 +299,49 @@ async function signal(
   );
   if (flags.json) return printJson({ sessionId, name, ...sent });
   print(`sent signal ${oneLine(name, 200)} to session ${oneLine(sessionId, 200)}`);
+}
+
+type WakeFlags = Flags & {
+  at?: string;
+  after?: number;
+  cron?: string;
+  timezone?: string;
+  message?: string;
+  to?: string;
+  author?: string;
+};
+
+async function wake(sessionId: string, key: string, flags: WakeFlags): Promise<void> {
+  const { at, after: afterMs, cron, timezone, message, to, author = byDefault } = flags;
+  const given = { at, afterMs, cron, timezone, message, to };
+  const filled = Object.entries(given).filter(([, value]) => value !== undefined);
+  const set = await onSessions(flags, (service, tenant) =>
+    service.wake(tenant, sessionId, { key, author, ...Object.fromEntries(filled) }),
+  );
+  if (flags.json) return printJson({ sessionId, ...set });
+  print(`wake ${oneLine(key, 100)} is set for ${new Date(set.atMs).toISOString()}`);
+}
+
+async function cancelWake(sessionId: string, key: string, flags: Flags): Promise<void> {
+  const about = { key, author: byDefault };
+  const cancelled = await onSessions(flags, (service, tenant) =>
+    service.cancelWake(tenant, sessionId, about),
+  );
+  if (flags.json) return printJson({ sessionId, key, cancelled });
+  print(cancelled ? `wake ${oneLine(key, 100)} is cancelled` : "no wake of this key is set");
+}
+
+/** The wakes of a session, the next one first. */
+function printWakes(wakes: readonly WakeView[]): void {
+  print("\nwakes, the next one first");
+  const rows = wakes.map(({ key, agent, atMs, cron, preview }) => [
+    `  ${oneLine(key, 100)}`,
+    oneLine(agent, 40),
+    new Date(atMs).toISOString(),
+    oneLine(cron ?? "", 60),
+    paint("dim", oneLine(preview ?? "", 60)),
+  ]);
+  print(columns(rows));
 }
 
 async function change(

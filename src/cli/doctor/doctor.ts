@@ -12,7 +12,7 @@ import { type Check, failed, ok } from "./check.ts";
 import type { FleetOptions } from "./fleet.ts";
 import { checkSqliteFile } from "./sqlite-file.ts";
 import { checkPostgres, type ServerLimits } from "./postgres.ts";
-import { checkStreamLogs } from "./streams.ts";
+import { checkStreamLogs, hasStreamLogs } from "./streams.ts";
 
 const nodeNeeded = [22, 18] as const;
 
@@ -42,7 +42,7 @@ async function natsChecks(store: Store, config: NatsConfig): Promise<Check[]> {
     await connection.started;
     const where = settings.servers.join(", ");
     const text = `version ${connection.serverVersion} at ${where}, as ${natsName(settings)}`;
-    if (settings.use === "bus") return [ok("nats", text)];
+    if (settings.use === "bus" && !(await hasStreamLogs(store))) return [ok("nats", text)];
     return [ok("nats", text), ...(await checkStreamLogs(store, nats))];
   } catch (error) {
     return [failed("nats", messageOf(error))];

@@ -1,11 +1,13 @@
 import { hasCode } from "../../base/errors.ts";
 import { checkNats, type NatsConfig, natsName } from "../../bus/nats/config.ts";
 import { livePodAges } from "../../pods/pods.ts";
+import { moveOf } from "../../promote/logs/move-logs.ts";
 import { plainSecrets } from "../../sessions/agents/registry.ts";
+import { logPlaceOf } from "../../sessions/log/place.ts";
 import type { Database } from "../../store/database.ts";
 import { type OpenCounts, readOpenCounts } from "../../tasks/inspect/depth.ts";
 import { oneLine } from "../output.ts";
-import { type Check, ok, warn } from "./check.ts";
+import { type Check, failed, ok, warn } from "./check.ts";
 
 export type FleetOptions = {
   /** Whether the config has a codec. Default false. */
@@ -27,8 +29,8 @@ const silentAfterMs = 30_000;
 const maxNamesShown = 5;
 
 /**
- * Whether pods run, whether they have a handler for each task, whether all claims are theirs, and whether
- * the secrets of stored agents are encoded.
+ * Whether pods run, whether they have a handler for each task, whether all claims are theirs, whether the
+ * secrets of stored agents are encoded, and whether the logs of sessions are where this config says.
  */
 export async function checkFleet(
   database: Database,
@@ -47,6 +49,7 @@ export async function checkFleet(
     claimCheck(claimed, live),
     ...busCheck(live, nats && natsName(checkNats(nats))),
     await secretsCheck(database, hasCodec),
+    ...(await logPlaceCheck(database, { hasNats: nats !== undefined })),
   ];
 }
 
@@ -139,4 +142,33 @@ function toldBy(metadata: string): Pick<Pod, "names" | "nats"> {
   } catch {
     return { names: [], nats: undefined };
   }
+}
+
+/** Whether the logs of sessions are where this config says, and in one place. Says nothing where all is well. */
+async function logPlaceCheck(
+  database: Pick<Database, "read">,
+  { hasNats }: { hasNats: boolean },
+): Promise<Check[]> {
+  const name = "logs";
+  const [{ place }, move] = await Promise.all([logPlaceOf(database), moveOf(database)]);
+  if (move?.state === "copying") {
+    const isNats = move.to === "nats";
+    const command = `\`flotilla promote --to ${isNats ? "nats" : "postgres"}\``;
+    const whither = isNats ? "to NATS" : "back to the database";
+    const isAtWork = move.holder !== null && move.heldMs > 0;
+    const text = `the logs of sessions are on their way ${whither}, and ${
+      isAtWork ? "a process is at it: wait until it is done" : "no process is at it"
+    }`;
+    if (isAtWork) return [warn(name, text)];
+    const waits = "sessions may wait until that is done";
+    return [failed(name, `${text}: run ${command} again with the \`nats\` of the pods; ${waits}`)];
+  }
+  if (place === "sql" || hasNats) return [];
+  const text = "the logs of this store's sessions are on NATS, and this config has no `nats`";
+  return [
+    failed(
+      name,
+      `${text}: give it that of the pods, or move the logs back by \`flotilla promote --to postgres\` with theirs`,
+    ),
+  ];
 }

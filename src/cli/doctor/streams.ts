@@ -2,7 +2,12 @@ import { systemClock as clock } from "../../base/clock.ts";
 import { hasCode, messageOf } from "../../base/errors.ts";
 import type { Nats } from "../../bus/nats/nats.ts";
 import { deploymentOf, openEngine, requirementsOf } from "../../runtime/logs/stream-logs.ts";
-import { checkStreams, readLives } from "../../sessions/log/jetstream/create-streams.ts";
+import {
+  areLive,
+  checkStreams,
+  readDeployment,
+  readLives,
+} from "../../sessions/log/jetstream/create-streams.ts";
 import type { StreamEngine } from "../../sessions/log/jetstream/engine.ts";
 import {
   checkPermissions,
@@ -23,6 +28,20 @@ import { checkCopies } from "./copies.ts";
 
 /** Messages that a log may have beyond what the database has, before it is worth a word. */
 const usualLag = 5_000;
+
+/** Whether a store's logs are on streams. False where that can't be read: other checks say so. */
+export async function hasStreamLogs(store: Store): Promise<boolean> {
+  try {
+    const database = await openStore(store, { migrate: "check", create: false, notifies: false });
+    try {
+      return (await logPlaceOf(database)).place === "nats";
+    } finally {
+      await database.close();
+    }
+  } catch {
+    return false;
+  }
+}
 
 /**
  * Whether the servers can keep the logs of sessions, whether streams and database belong together, what the
@@ -49,7 +68,9 @@ export async function checkStreamLogs(store: Store, nats: Nats): Promise<Check[]
 async function serversCheck(engine: StreamEngine, { settings }: Nats): Promise<Check> {
   const name = "servers";
   try {
-    const facts = await checkServers(engine, requirementsOf(settings));
+    const { namespace } = settings;
+    const haveLogs = () => areLive(engine, { namespace });
+    const facts = await checkServers(engine, requirementsOf(settings), { haveLogs });
     const { version, versions, flushes, maxPayloadBytes } = facts;
     const shown = versions.length > 0 ? versions : [version];
     const flushing =
@@ -69,8 +90,13 @@ async function serversCheck(engine: StreamEngine, { settings }: Nats): Promise<C
 async function logChecks(engine: StreamEngine, nats: Nats, database: Database): Promise<Check[]> {
   const { place, clusterId } = await logPlaceOf(database);
   if (place === "sql") {
-    const text = "the logs of this store's sessions are in the database: the first pod moves them";
-    return [warn("streams", `${text} if there are none yet, and says so otherwise`)];
+    const text = 'the logs of sessions are in the database, and nats.use is "all"';
+    return [
+      warn(
+        "streams",
+        `${text}, which is refused where there are sessions: set it to "bus", and run \`flotilla promote --to nats\` to move them`,
+      ),
+    ];
   }
   const deployment = deploymentOf(nats, clusterId);
   let lives: readonly LogLife[];
@@ -80,7 +106,7 @@ async function logChecks(engine: StreamEngine, nats: Nats, database: Database): 
   } catch (error) {
     return [failed("streams", messageOf(error))];
   }
-  if (lives.length === 0) return [warn("streams", "there are none yet: the first pod makes them")];
+  if (lives.length === 0) return [await noStreamsCheck(engine, deployment, database)];
   const text = `${lives.length} logs in ${deployment.replicas} copies, of the deployment ${clusterId}`;
   return [
     ok("streams", text),
@@ -89,6 +115,28 @@ async function logChecks(engine: StreamEngine, nats: Nats, database: Database): 
     await lagCheck(engine, deployment, lives, database),
     await asideCheck(database),
   ];
+}
+
+/** There are no logs that pods may take, though the database says that they are on streams. */
+async function noStreamsCheck(
+  engine: StreamEngine,
+  { namespace }: Deployment,
+  database: Database,
+): Promise<Check> {
+  const state = (await readDeployment(engine, { namespace }))?.state;
+  if (state === "moving") {
+    const text = "the logs are on their way to NATS, and no pod takes them there yet";
+    return failed("streams", `${text}: run \`flotilla promote --to nats\` again`);
+  }
+  const isUsed = (await readWatermarks(database)).length > 0;
+  if (state === "prepared" || !isUsed) {
+    return warn("streams", "they aren't all made yet: the first pod makes them");
+  }
+  const text = `the logs of sessions are on NATS, and there are none in the namespace ${namespace} of these servers`;
+  return failed(
+    "streams",
+    `${text}: give this config the \`nats\` of the pods, or restore the servers`,
+  );
 }
 
 async function permissionsCheck(

@@ -2,6 +2,7 @@ import type { UIMessage as ChatMessage } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import { isTurn, type UIMessage } from "../../protocol/message.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
+import type { ChatFiles } from "./files.ts";
 import { guarded } from "../observable.ts";
 import type { AnswerEnd } from "./answer.ts";
 import { hasDecisions } from "./tool-decisions.ts";
@@ -30,6 +31,7 @@ const failedRetryMs = 1_000;
 /** Keeps chats in sync with their sessions. */
 export function createChatSyncs<Message extends ChatMessage>(
   sessionOf: (chatId: string) => Session,
+  files: Pick<ChatFiles, "shown">,
   clock: Clock,
 ) {
   const all = new Map<string, Set<ChatSync>>();
@@ -46,7 +48,7 @@ export function createChatSyncs<Message extends ChatMessage>(
     },
     follow(chat: ChatLike<Message>): () => void {
       const session = sessionOf(chat.id);
-      const sync = createChatSync(chat, session, clock);
+      const sync = createChatSync(chat, session, files, clock);
       const set = of(chat.id).add(sync);
       all.set(chat.id, set);
       sync.begin();
@@ -95,12 +97,18 @@ export function reconcile(
 function createChatSync<Message extends ChatMessage>(
   chat: ChatLike<Message>,
   session: Session,
+  files: Pick<ChatFiles, "shown">,
   clock: Clock,
 ) {
   let cancelUpdate: (() => void) | undefined;
   let leave: (() => void) | undefined;
   let isResuming = false;
   let isOver = false;
+
+  const shownOf = (snapshot: SessionSnapshot): SessionSnapshot => {
+    const messages = files.shown(chat.id, snapshot.messages, () => sync.update());
+    return messages === snapshot.messages ? snapshot : { ...snapshot, messages };
+  };
 
   const sync = {
     ended: undefined as EndedAnswer | undefined,
@@ -111,7 +119,7 @@ function createChatSync<Message extends ChatMessage>(
         cancelUpdate = clock.after(busyRetryMs, sync.update);
         return;
       }
-      const snapshot = session.get();
+      const snapshot = shownOf(session.get());
       if (snapshot.status !== "live" && snapshot.status !== "away") return;
       const hasUnseen = hasUnseenAnswer(snapshot, sync.ended);
       const current = chat.messages as unknown as readonly UIMessage[];

@@ -8,10 +8,10 @@ import {
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import type { Clock } from "../../base/clock.ts";
-import { textOf, type UIMessage } from "../../protocol/message.ts";
+import { type SessionView, textOf, type UIMessage } from "../../protocol/message.ts";
 import { startTestServer } from "../../server/contract/test-server.ts";
 import { chatAgents, scriptOf } from "../contract/ai-sdk-agents.ts";
-import { createChatTransport, type FlotillaTransport } from "./index.ts";
+import { type ChatTransportOptions, createChatTransport, type FlotillaTransport } from "./index.ts";
 import { createFakeNetwork, type FakeNetwork } from "../contract/ai-sdk-network.ts";
 
 let server: Awaited<ReturnType<typeof startTestServer>>;
@@ -35,13 +35,15 @@ describe.each([
   /** A tab: a chat with a connection of its own. */
   const tab = (
     id: string,
-    options: Partial<Options> & { agent?: string; wifi?: FakeNetwork } = {},
+    options: Partial<Options> &
+      Pick<ChatTransportOptions, "onFork"> & { agent?: string; wifi?: FakeNetwork } = {},
   ) => {
-    const { agent: name, wifi, ...rest } = options;
+    const { agent: name, wifi, onFork, ...rest } = options;
     const transport = createChatTransport({
       url: server.url,
       user: "ada",
       ...(name && { agent: name }),
+      ...(onFork && { onFork }),
       ...(wifi && { network: wifi.network, WebSocket: wifi.Socket }),
     });
     transports.push(transport);
@@ -74,6 +76,38 @@ describe.each([
     await again;
     expect(shown(chat)).toEqual(bare(await stored(id)));
     expect(chat.messages).toHaveLength(4);
+  });
+
+  test("shows a photo in the tab that sent it, in another one and after a reload, and its agent has the bytes", async () => {
+    const id = next();
+    const data = Buffer.from(`a photo of ${id} ${"x".repeat(400_000)}`).toString("base64");
+    const one = tab(id, { agent: "seer" });
+    const leave = one.transport.follow(one.chat);
+    const photo = { type: "file", mediaType: "image/png", filename: "photo.png" } as const;
+    const files = [{ ...photo, url: `data:image/png;base64,${data}` }];
+    await one.chat.sendMessage({ text: "look", files });
+    expect(text(one.chat)).toBe(data);
+    const [question] = await stored(id);
+    const reference = question!.parts.find(({ type }) => type === "file")!;
+    expect(reference).toMatchObject({ ...photo, url: expect.stringMatching(/^flotilla-file:/) });
+
+    const two = tab(id);
+    two.transport.follow(two.chat);
+    const shownIn = (of: typeof one) =>
+      of.chat.messages[0]?.parts.find(({ type }) => type === "file") as { url: string } | undefined;
+    for (const each of [one, two]) {
+      await until("the photo", () => shownIn(each)?.url.startsWith(server.url) === true);
+      const answer = await fetch(shownIn(each)!.url);
+      expect(answer.headers.get("content-type")).toBe("image/png");
+      expect(Buffer.from(await answer.arrayBuffer()).toString("base64")).toBe(data);
+      expect(shownIn(each)).toMatchObject(photo);
+    }
+    // What is shown doesn't change any more, and what is shown can be sent.
+    const before = two.chat.messages[0];
+    await two.chat.sendMessage({ text: "again", files: [shownIn(two) as (typeof files)[0]] });
+    expect(text(two.chat)).toBe(data);
+    expect(two.chat.messages[0]).toBe(before);
+    leave();
   });
 
   test("resumes in the middle from the start, with nothing twice and the same id", async () => {
@@ -322,15 +356,68 @@ describe.each([
     expect(chat.status).toBe("ready");
   });
 
-  test("refuses to change stored messages", async () => {
+  test("refuses to change stored messages where the page shows no forks", async () => {
     const id = next();
     const { chat } = tab(id, { agent: "teller" });
     await chat.sendMessage({ text: "go" });
     await chat.sendMessage({ text: "no, stop", messageId: chat.messages[0]!.id });
     expect([chat.status, chat.error!.message]).toEqual([
       "error",
-      "a stored message can't be changed: send the correction as a new one",
+      "a stored message can't be changed: set `onFork` of the transport, and editing one forks the session before it",
     ]);
+  });
+
+  test("says an edited message anew in a fork, and shows its own session as it was", async () => {
+    const id = next();
+    const forks: SessionView[] = [];
+    const onFork = (fork: SessionView, chatId: string) => {
+      expect(chatId).toBe(id);
+      forks.push(fork);
+    };
+    const { chat, transport } = tab(id, { agent: "mirror", onFork });
+    await chat.sendMessage({ text: "one" });
+    await chat.sendMessage({ text: "two" });
+    const leave = transport.follow(chat);
+    const before = bare(await stored(id));
+    const { id: messageId } = chat.messages[2]!;
+    // An edit that changes nothing is no edit.
+    await chat.sendMessage({ text: "two", messageId });
+    expect(forks).toEqual([]);
+    await chat.sendMessage({ text: "three", messageId, metadata: { tone: "calm" } });
+    await until("all is as it was", () => isReady(chat) && chat.messages.length === 4);
+    expect(shown(chat)).toEqual(before);
+    expect(bare(await stored(id))).toEqual(before);
+    expect(forks).toMatchObject([{ parent: { sessionId: id, atSeq: 2 }, agents: ["mirror"] }]);
+
+    const fork = tab(forks[0]!.sessionId);
+    fork.transport.follow(fork.chat);
+    const said = () => fork.chat.messages.map((each) => textOf(each as unknown as UIMessage));
+    await until("the answer", () => said().length === 4 && isReady(fork.chat));
+    expect(said()).toEqual(["one", "you said one", "three", "you said three"]);
+    expect(fork.chat.messages[2]).toMatchObject({ id: messageId, metadata: { tone: "calm" } });
+    leave();
+  });
+
+  test("edits a message with a photo, which the fork has as well", async () => {
+    const id = next();
+    const forks: SessionView[] = [];
+    const { chat, transport } = tab(id, { agent: "seer", onFork: (fork) => forks.push(fork) });
+    const leave = transport.follow(chat);
+    const photo = { type: "file", mediaType: "image/png", filename: "photo.png" } as const;
+    await chat.sendMessage({
+      text: "see",
+      files: [{ ...photo, url: "data:image/png;base64,YWJj" }],
+    });
+    const photoIn = () =>
+      chat.messages[0]!.parts.find(({ type }) => type === "file") as typeof photo & { url: string };
+    await until("the photo", () => photoIn().url.startsWith(server.url));
+    const [message] = chat.messages;
+    const files = [photoIn()];
+    await chat.sendMessage({ text: "look", files, messageId: message!.id });
+    const { sessionId } = forks[0]!;
+    await until("the answer", async () => (await stored(sessionId)).length === 2);
+    expect((await stored(sessionId)).map(textOf)).toEqual(["look", "YWJj"]);
+    leave();
   });
 
   test("reports that there is no session where none is to be made", async () => {

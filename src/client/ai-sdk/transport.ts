@@ -8,9 +8,9 @@ import { type Clock, sleep, systemClock } from "../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { fraction, type Random, systemRandom } from "../../base/random.ts";
-import { isTurn, type UIMessage } from "../../protocol/message.ts";
+import { isTurn, type SessionView, type UIMessage } from "../../protocol/message.ts";
 import { jitteredMs } from "../backoff.ts";
-import { type Client, createClient } from "../client.ts";
+import { type Client, createClient, randomId } from "../client.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
 import { transientCodePattern } from "../socket/send-queue.ts";
@@ -24,6 +24,7 @@ import {
   continuationOf,
   streamAnswer,
 } from "./answer.ts";
+import { createChatFiles } from "./files.ts";
 import { type ChatLike, createChatSyncs } from "./sync.ts";
 import { decisionsIn, toolResultId, isEqual } from "./tool-decisions.ts";
 
@@ -32,6 +33,11 @@ export type ChatTransportOptions = ClientOptions & {
   client?: Client;
   /** The agents of new chats: the first message creates their sessions. */
   agent?: string | readonly string[];
+  /**
+   * Called where a user has edited a stored message, by `sendMessage({ messageId, … })`: with the fork of the
+   * chat in which the message was said anew. The page shows that one from now on. Without it, edits are refused.
+   */
+  onFork?: (fork: SessionView, chatId: string) => void;
   /**
    * The `uiMessageChunkSchema` of the AI SDK that reads the chat, where several releases are installed.
    * Default: that of the one that this package finds.
@@ -63,13 +69,7 @@ type SendOptions<Message extends ChatMessage> = Parameters<
 type Signal = AbortSignal | undefined;
 type AnswerRequest = Pick<AnswerOptions, "target" | "initial">;
 
-type NewSessionOptions = {
-  sessionId: string;
-  agents: readonly string[];
-  clock: Clock;
-  random: Random;
-  signal: AbortSignal | undefined;
-};
+type RetryOptions = { clock: Clock; random: Random; signal: Signal };
 
 /**
  * Connects `useChat` to a session: a message is stored before it is answered, the answer goes on without
@@ -78,10 +78,12 @@ type NewSessionOptions = {
 export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   options: ChatTransportOptions = {},
 ): FlotillaTransport<Message> {
-  const { client: provided, agent, chunkSchema = uiMessageChunkSchema, ...clientOptions } = options;
+  const { client: provided, agent, onFork, ...rest } = options;
+  const { chunkSchema = uiMessageChunkSchema, ...clientOptions } = rest;
   const client = provided ?? createClient(clientOptions);
   const { clock = systemClock, random = systemRandom } = options;
-  const chatSyncs = createChatSyncs<Message>((chatId) => client.session(chatId), clock);
+  const files = createChatFiles(client, clock);
+  const chatSyncs = createChatSyncs<Message>((chatId) => client.session(chatId), files, clock);
   const created = new Set<string>();
   let takesReset = false;
   void takesChunk(chunkSchema, { type: "reset-step" }).then((takes) => (takesReset = takes));
@@ -91,7 +93,8 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     if (agent === undefined || created.has(chatId)) return;
     if (client.session(chatId).get().status !== "live") {
       const agents = typeof agent === "string" ? [agent] : agent;
-      await createSession(client, { sessionId: chatId, agents, clock, random, signal });
+      const create = () => client.sessions.create({ sessionId: chatId, agents });
+      await whenReachable(client, create, { clock, random, signal });
     }
     created.add(chatId);
   };
@@ -112,12 +115,33 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
     }) as ReadableStream<never>;
   };
 
+  /** A log never changes, so an edited message is said anew in a fork that ends before it. */
+  const edit = async (
+    chatId: string,
+    { id: messageId, parts, metadata: given }: UIMessage,
+    signal: Signal,
+  ): Promise<undefined> => {
+    if (!onFork) throw noEditError();
+    const messageMetadata = ownMetadata(given);
+    const sent = {
+      id: randomId(random),
+      ...(messageMetadata !== undefined && { messageMetadata }),
+    };
+    const say = () => client.sessions.edit(chatId, messageId, parts, sent);
+    const { session } = await whenReachable(client, say, { clock, random, signal });
+    if (!signal?.aborted) onFork(session, chatId);
+  };
+
+  /** Undefined for an edit, whose answer is that of a fork. */
   const sendMessage = async (
     chatId: string,
-    message: UIMessage,
+    given: UIMessage,
     signal: Signal,
-  ): Promise<AnswerRequest> => {
+  ): Promise<AnswerRequest | undefined> => {
     const session = client.session(chatId);
+    const message = await files.stored(chatId, given);
+    if (signal?.aborted) throw abortError();
+    if (isEdited(message, session.get())) return edit(chatId, message, signal);
     const metadata = ownMetadata(message.metadata);
     const sending = session.send(message.parts, {
       id: message.id,
@@ -129,7 +153,10 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
         ? noSessionError(chatId, error)
         : error;
     });
-    if (duplicate) checkUnchanged(message, await whenLive(session, signal));
+    // What is stored may not have been known here before.
+    if (duplicate && isEdited(message, await whenLive(session, signal))) {
+      return edit(chatId, message, signal);
+    }
     return { target: answerTo(seq) };
   };
 
@@ -173,11 +200,16 @@ export function createChatTransport<Message extends ChatMessage = ChatMessage>(
   const streamOf = async (
     chatId: string,
     signal: Signal,
-    request: () => Promise<AnswerRequest>,
+    request: () => Promise<AnswerRequest | undefined>,
   ): Promise<ReadableStream<UIMessageChunk>> => {
     const events = bufferEvents(client.session(chatId));
     try {
-      return stream(chatId, events, { ...(await unlessAborted(request(), signal)), signal });
+      const answer = await unlessAborted(request(), signal);
+      if (answer) return stream(chatId, events, { ...answer, signal });
+      events.leave();
+      // `follow` shows again what this chat's own session has.
+      chatSyncs.answerEnded(chatId, { type: "over" });
+      return emptyStream();
     } catch (error) {
       events.leave();
       throw error;
@@ -241,14 +273,21 @@ function noSessionError(chatId: string, cause: unknown): FlotillaError {
   return new FlotillaError("not_found", message, { cause });
 }
 
-/** A log never changes: an edited message with a stored id would be dropped as a duplicate. */
-function checkUnchanged(message: UIMessage, { messages }: SessionSnapshot): void {
+function isEdited(message: UIMessage, { messages, unsent }: SessionSnapshot): boolean {
+  if (unsent.some(({ id }) => id === message.id)) return false;
   const stored = messages.find(({ id }) => id === message.id);
-  if (!stored || isEqual(stored.parts, message.parts)) return;
-  throw new FlotillaError(
+  return stored !== undefined && !isEqual(stored.parts, message.parts);
+}
+
+function noEditError(): FlotillaError {
+  return new FlotillaError(
     "conflict",
-    "a stored message can't be changed: send the correction as a new one",
+    "a stored message can't be changed: set `onFork` of the transport, and editing one forks the session before it",
   );
+}
+
+function emptyStream(): ReadableStream<never> {
+  return new ReadableStream({ start: (controller) => controller.close() });
 }
 
 /** The answer to regenerate: the named one, the one after the named question, or the last. */
@@ -270,15 +309,17 @@ function ownMetadata(metadata: unknown): Json | undefined {
 }
 
 /**
- * Creates the session of a new chat. Waits for a connection, as messages do. With its id a session is
- * created once, however often the request is repeated.
+ * Waits for a connection, as messages do. What has an id from here is made once, however often the request is
+ * repeated.
  */
-async function createSession(client: Client, options: NewSessionOptions): Promise<void> {
-  const { sessionId, agents, clock, random, signal } = options;
+async function whenReachable<Result>(
+  client: Client,
+  request: () => Promise<Result>,
+  { clock, random, signal }: RetryOptions,
+): Promise<Result> {
   for (let failures = 1; ; failures++) {
     try {
-      await client.sessions.create({ sessionId, agents });
-      return;
+      return await request();
     } catch (error) {
       if (!isTransient(error) || client.connection.get().status === "closed") throw error;
       const waitMs = (error.retryAfterMs ?? 0) + jitteredMs(failures, fraction(random));

@@ -1,4 +1,5 @@
 import type { Chunk } from "../../protocol/chunk.ts";
+import { textOf } from "../../protocol/message.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 
 /** Words that an agent says when the test gives them, by session. */
@@ -36,13 +37,19 @@ const teller = agent("teller", function* (): Generator<Chunk> {
   yield { type: "data-hint", data: "soon", transient: true };
   yield* textChunks("t", "done");
 });
+const seer = agent("seer", async function* ({ messages, files }) {
+  const { parts } = messages.at(-1)!;
+  const all = await Promise.all(parts.filter(({ type }) => type === "file").map(files.read));
+  yield all.map((bytes) => Buffer.from(bytes).toString("base64")).join();
+});
+const mirror = agent("mirror", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
 const broken = agent("broken", function* (): Generator<Chunk | string> {
   yield "so far ";
   throw new Error("the model is on fire");
 });
 
-/** Agents that do one thing each: say what a test tells them, buy, ask the page, tell data, or fail. */
-export const chatAgents = [scripted, buyer, asker, teller, broken];
+/** Agents that do one thing each: say what a test or a user tells them, buy, ask the page, tell data, or fail. */
+export const chatAgents = [seer, mirror, scripted, buyer, asker, teller, broken];
 
 function createScript() {
   let buffered: Chunk[] = [];

@@ -165,6 +165,15 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
         return push(guest, { type: "ack", ref, ...expiry() });
       case "send":
         return send(guest, frame);
+      case "presence": {
+        const { session, typing } = frame;
+        if (!guest.follows.has(session)) complaints.push("present in what it has not joined");
+        return push(
+          guest,
+          { type: "ack", ref },
+          { type: "presence", session, people: [{ user, typing }] },
+        );
+      }
       case "stop":
       case "read":
       case "regenerate":
@@ -172,6 +181,7 @@ export function simulateServer({ clock, random }: { clock: Clock; random: Random
       case "signal":
       case "inbox":
         return push(guest, { type: "inbox", ref, sessions: [inboxItem] });
+      case "presence_leave":
       case "inbox_leave":
       case "watch":
         return push(guest, { type: "ack", ref });

@@ -7,7 +7,15 @@ import { task } from "../../tasks/task.ts";
 import { startTestServer } from "../../server/contract/test-server.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { type Client, type ClientOptions, createClient } from "../index.ts";
-import { useClient, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
+import {
+  useClient,
+  useConnection,
+  useInbox,
+  usePresence,
+  useRun,
+  useSession,
+  useTask,
+} from "./index.ts";
 import { recordingSockets, probe, usePage, withClient } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
@@ -53,6 +61,28 @@ async function newSession(client: Client, said?: string): Promise<string> {
 }
 const texts = (found: { messages: readonly Parameters<typeof textOf>[0][] } | undefined) =>
   found?.messages.map(textOf);
+
+test("usePresence shows who is there and who types, and its user for as long as it is mounted", async () => {
+  const sessionId = `hooks-${++sessions}`;
+  await server.sessions.create("default", { sessionId, users: ["ada", "bob"] });
+  const { Probe, values, latest } = probe(() => usePresence(sessionId));
+  const shown = page.render(withClient(connected(), Probe));
+  const { presence } = connected({ user: "bob" }).session(sessionId);
+  presence.subscribe(() => {});
+  const both = [
+    { user: "ada", typing: false },
+    { user: "bob", typing: false },
+  ];
+  await until("both", () => JSON.stringify(latest()?.people) === JSON.stringify(both));
+  expect(values[0]!.people).toEqual([]);
+  expect(presence.get()).toEqual(both);
+  presence.typing();
+  await until("bob to type", () => latest()!.people[1]?.typing);
+  latest()!.typing();
+  await until("ada to type", () => presence.get()[0]?.typing);
+  shown.unmount();
+  await until("ada to go", () => presence.get()[0]?.user === "bob");
+});
 
 describe("useSession", () => {
   test("shows a session from its history on, and sends", async () => {

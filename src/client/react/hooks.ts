@@ -1,8 +1,10 @@
 import { useMemo, useSyncExternalStore } from "react";
+import type { Person } from "../../protocol/frames.ts";
 import type { Client } from "../client.ts";
 import { isPageVisible, defaultNetwork } from "../environment.ts";
 import type { InboxSnapshot } from "../inbox.ts";
 import type { Store } from "../observable.ts";
+import type { SessionPresence } from "../session/presence.ts";
 import type { Session, SessionSnapshot } from "../session/session.ts";
 import type { ConnectionState } from "../socket/status.ts";
 import type { RunView, TaskView } from "../views.ts";
@@ -11,6 +13,10 @@ import { useClient } from "./provider.ts";
 
 export type UsedSession = SessionSnapshot &
   Pick<Session, "sessionId" | "send" | "stop" | "regenerate" | "toolResult" | "signal" | "read">;
+
+export type UsedPresence = Pick<SessionPresence, "typing"> & {
+  readonly people: readonly Person[];
+};
 
 export type HookOptions = { client?: Client };
 
@@ -27,8 +33,10 @@ const idleSession: SessionSnapshot = {
 const notConnected: ConnectionState = { status: "idle" };
 const noInbox: InboxSnapshot = { status: "idle", sessions: [] };
 const notWatched: WatchedSnapshot<never> = { status: "idle" };
+const noPeople: readonly Person[] = [];
 const nothing: Watched<never> = { get: () => notWatched, subscribe: () => () => {} };
 const open = (client: Client, sessionId: string) => client.session(sessionId);
+const openPresence = (client: Client, sessionId: string) => client.session(sessionId).presence;
 const openInbox = (client: Client) => client.inbox();
 const openTask = (client: Client, taskId: string): Watched<TaskView> =>
   taskId === "" ? nothing : client.tasks.watch(taskId);
@@ -41,6 +49,22 @@ export function useSession(sessionId: string, options: { client?: Client } = {})
   const snapshot = useStore(useOpened(open, client, sessionId), idleSession);
   const verbs = useMemo(() => methodsOf(client, sessionId), [client, sessionId]);
   return useMemo(() => ({ ...snapshot, ...verbs }), [snapshot, verbs]);
+}
+
+/**
+ * Who has the session open, by name, the user of this page too, and who types. While it is mounted, the
+ * user is shown to the others; `typing` is to be called with every key.
+ */
+export function usePresence(sessionId: string, options: { client?: Client } = {}): UsedPresence {
+  const client = useClient(options.client);
+  const people = useStore(useOpened(openPresence, client, sessionId), noPeople);
+  return useMemo(
+    () => ({
+      people,
+      typing: (isTyping) => client.session(sessionId).presence.typing(isTyping),
+    }),
+    [people, client, sessionId],
+  );
 }
 
 /** The state of the connection. */

@@ -6,7 +6,15 @@ import { textOf } from "../../protocol/message.ts";
 import { startTestServer } from "../../server/contract/test-server.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createClient } from "../index.ts";
-import { FlotillaProvider, useConnection, useInbox, useRun, useSession, useTask } from "./index.ts";
+import {
+  FlotillaProvider,
+  useConnection,
+  useInbox,
+  usePresence,
+  useRun,
+  useSession,
+  useTask,
+} from "./index.ts";
 import { recordingSockets, usePage } from "../contract/react-page.ts";
 
 const echo = agent("echo", ({ messages }) => `you said ${textOf(messages.at(-1)!)}`);
@@ -25,6 +33,7 @@ function Everything(): ReactNode {
   const session = useSession("s");
   const words = session.messages.map(textOf).join();
   const seen = [useInbox(), useTask("t"), useRun("r"), useConnection()].map(({ status }) => status);
+  usePresence("s");
   return createElement("p", null, `${session.status}: ${words} ${seen.join()}`);
 }
 

@@ -10,6 +10,7 @@ import {
 import type { SessionEvent, SessionSnapshot } from "./session.ts";
 import { createClientView, type ClientView } from "./view.ts";
 import { createListenerSet, guarded } from "../observable.ts";
+import { createPresence, type PresenceFeed } from "./presence.ts";
 import { createSubscription, type FeedContext, type Subscription } from "../socket/subscription.ts";
 
 /** A followed session: joined on every connection, from its position. */
@@ -17,6 +18,7 @@ export type SessionFeed = {
   readonly subscription: Subscription<SessionSnapshot>;
   readonly view: ClientView;
   readonly position: SessionPosition;
+  readonly presence: PresenceFeed;
   on(listener: (event: SessionEvent) => void): () => void;
   /** The events after a position, as a new listener gets them. */
   replay(after: number): SessionEvent[];
@@ -26,11 +28,19 @@ export type SessionFeed = {
   forget(): void;
 };
 
-export type SessionFrame = PositionFrame | Extract<ServerFrame, { type: "left" | "error" }>;
+export type SessionFrame =
+  | PositionFrame
+  | Extract<ServerFrame, { type: "left" | "presence" | "error" }>;
 
 export function createSessionFeed(sessionId: string, parts: FeedContext): SessionFeed {
   const { queue } = parts;
   let position = initialPosition;
+  const presence = createPresence({
+    ...parts,
+    session: sessionId,
+    isJoined: () => position.phase !== "away",
+    onSize: (): void => subscription.want(),
+  });
   const view = createClientView(() => {
     subscription.invalidate();
     subscription.flush();
@@ -43,18 +53,20 @@ export function createSessionFeed(sessionId: string, parts: FeedContext): Sessio
       const session = sessionId;
       const ref = queue.sendOnce({ type: "join", session, lastSeq, incarnation, lastMessageId });
       position = { ...position, phase: ref === undefined ? "away" : "joining" };
+      presence.onJoin();
       return ref;
     },
     sendLeave: () => queue.sendOnce({ type: "leave", session: sessionId }),
     detach() {
       position = { ...position, phase: "away" };
+      presence.take([]);
     },
     onGone(error) {
       view.endAnswer();
       emit({ type: "gone", error });
     },
     isLive: () => isCaughtUp(position),
-    hasListeners: () => listeners.size > 0,
+    hasListeners: () => listeners.size + presence.size > 0,
     snapshot(status, error) {
       const { state, lastSeq, incarnation } = position;
       return view.snapshot({ status, state, lastSeq, incarnation, error });
@@ -86,6 +98,7 @@ export function createSessionFeed(sessionId: string, parts: FeedContext): Sessio
   return {
     subscription,
     view,
+    presence,
     get position() {
       return position;
     },
@@ -105,6 +118,8 @@ export function createSessionFeed(sessionId: string, parts: FeedContext): Sessio
         if (frame.reason === "failed") return subscription.rejoin(frame.error?.retryAfterMs);
         const reason = frame.reason === "deleted" ? "was deleted" : "isn't yours any more";
         subscription.end(new FlotillaError("not_found", `session ${sessionId} ${reason}`));
+      } else if (frame.type === "presence") {
+        if (position.phase === "joined" && presence.size > 0) presence.take(frame.people);
       } else {
         if (frame.type === "joined") {
           if (frame.ref !== subscription.ref) return;

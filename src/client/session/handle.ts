@@ -34,6 +34,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
       subscription.flush();
     };
     apply(() => view.unsent(unsent));
+    feed.presence.typing(false);
     try {
       const ack = await queue.submit({ type: "send", session: sessionId, message: frame }, signal);
       const { seq = 0, messageId = id, duplicate = false } = ack;
@@ -63,6 +64,7 @@ export function openSession(sessionId: string, parts: SessionParts): Session {
     sessionId,
     get: subscription.get,
     subscribe: subscription.subscribe,
+    presence: feed.presence,
     on: feed.on,
     events(options = {}) {
       let reader: AsyncIterableIterator<SessionEvent> | undefined;

@@ -83,6 +83,23 @@ describe("what the server sends", () => {
     client.close();
   });
 
+  test("of an inbox that is old says as of when, until one says that it is up to date", async () => {
+    const { clock, client, push: tell } = simulatedClient();
+    client.inbox().subscribe(() => {});
+    await clock.advance(1_000);
+    const asOf = () => client.inbox().get().asOf;
+    const seen = [asOf()];
+    const { sessions } = client.inbox().get();
+    for (const more of [{ asOf: 123 }, {}, { asOf: 456 }, { asOf: "soon" as unknown as number }]) {
+      tell({ type: "inbox_changed", sessions: [], ...more });
+      await clock.advance(100);
+      seen.push(asOf());
+    }
+    expect(seen).toEqual([undefined, 123, undefined, 456, undefined]);
+    expect(client.inbox().get().sessions).toEqual(sessions);
+    client.close();
+  });
+
   test("of a session that is being joined doesn't make the client join twice", async () => {
     const all = simulatedClient();
     const { clock, server, client, count } = all;

@@ -4,6 +4,7 @@ import type { Chunk } from "../../protocol/chunk.ts";
 import type { Entry, Part, SessionState, ToolResult, UIMessage } from "../../protocol/message.ts";
 import type { Waiting } from "../../protocol/waiting.ts";
 import type { Store } from "../observable.ts";
+import type { SessionPresence } from "./presence.ts";
 
 /**
  * One session, followed while there are listeners: over any connection, from its position. A message is
@@ -11,6 +12,7 @@ import type { Store } from "../observable.ts";
  */
 export type Session = Store<SessionSnapshot> & {
   readonly sessionId: string;
+  readonly presence: SessionPresence;
   /**
    * Calls back with every event, and follows the session until the returned function is called. A late
    * listener first gets the known events: `joined`, every entry in order, and the chunks of the current

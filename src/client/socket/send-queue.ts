@@ -30,7 +30,20 @@ type CommandFrame = WithoutRef<
 >;
 
 type OneShotFrame = WithoutRef<
-  Extract<ClientFrame, { type: "join" | "leave" | "inbox" | "inbox_leave" | "ping" | "token" }>
+  Extract<
+    ClientFrame,
+    {
+      type:
+        | "join"
+        | "leave"
+        | "presence"
+        | "presence_leave"
+        | "inbox"
+        | "inbox_leave"
+        | "ping"
+        | "token";
+    }
+  >
 >;
 
 /** A frame before it is sent: undefined fields are left out. */

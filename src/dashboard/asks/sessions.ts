@@ -2,7 +2,7 @@ import type { Entry, SessionView } from "../../protocol/message.ts";
 import type { sessionSpecs } from "../../server/api/sessions.schema.ts";
 import type { runSpecs } from "../../server/api/runs.schema.ts";
 import type { taskSpecs } from "../../server/api/tasks.schema.ts";
-import type { turnSpecs } from "../../server/api/turns.schema.ts";
+import type { turnSpecs } from "../../server/api/conversation/turns.schema.ts";
 import type { approvalSpecs } from "../../server/api/waiting/approvals.schema.ts";
 import type { whySpecs } from "../../server/api/waiting/why.schema.ts";
 import { type NewAct, type Answered, part, readAnswer, send } from "../api.ts";

@@ -3,7 +3,16 @@ import { type FormEvent, useEffect, useState } from "react";
 import { api } from "../api.ts";
 import { fleetAsks } from "../asks/fleet.ts";
 import type { ShownFleet, ShownPod } from "../facts/fleet/fleet.ts";
-import { drainText, holdsOf, podsToShow, podStanding, totalsOf } from "../facts/fleet/pods.ts";
+import {
+  backlogText,
+  drainText,
+  holdsOf,
+  type LogBehind,
+  logsBehind,
+  podsToShow,
+  podStanding,
+  totalsOf,
+} from "../facts/fleet/pods.ts";
 import { bytesText, counted, durationText, exactCount } from "../facts/spans.ts";
 import { visibleLine } from "../facts/visible.ts";
 import { useLive, useMay, useNow } from "../live.ts";
@@ -360,10 +369,11 @@ function NamesOf({ handlers }: { handlers: ShownPod["handlers"] }) {
   );
 }
 
-/** Which pod owns which of the logs that sessions are spread over. */
+/** Which pod owns which of the logs that sessions are spread over, and how far the database is behind them. */
 function SessionLogs({ pods }: { pods: readonly ShownPod[] }) {
   const owners = pods.filter(({ logs }) => logs.length > 0);
   if (owners.length === 0) return null;
+  const behind = logsBehind(owners);
   return (
     <section className="block">
       <h2>Session logs</h2>
@@ -377,15 +387,61 @@ function SessionLogs({ pods }: { pods: readonly ShownPod[] }) {
             </span>
             <span className="log-grid" aria-hidden="true">
               {logs.map((logId) => (
-                <span key={logId} title={`log ${logId}`}>
-                  {logId}
-                </span>
+                <LogCell key={logId} logId={logId} behind={behind.get(logId)} />
               ))}
             </span>
           </li>
         ))}
       </ul>
+      {behind.size > 0 && <LogsBehind logs={[...behind.values()]} />}
     </section>
+  );
+}
+
+type LogCellProps = { logId: number; behind: LogBehind | undefined };
+
+function LogCell({ logId, behind }: LogCellProps) {
+  const title = behind ? `log ${logId}: ${backlogText(behind)}` : `log ${logId}`;
+  return (
+    <span title={title} className={behind?.isLate ? "is-late" : ""}>
+      {logId}
+    </span>
+  );
+}
+
+/** The logs that the database hasn't followed to their ends, as their pods said with their last heartbeats. */
+function LogsBehind({ logs }: { logs: readonly LogBehind[] }) {
+  return (
+    <Wide label="Logs that the database is behind">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Log</th>
+            <th scope="col">Owner</th>
+            <th scope="col" className="number">
+              Not in the database
+            </th>
+            <th scope="col" className="number">
+              For
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {logs.map(({ logId, podId, bytes, lagMs, isLate }) => (
+            <tr key={logId}>
+              <th scope="row">{logId}</th>
+              <td>
+                <code title={podId}>{shortId(podId)}</code>
+              </td>
+              <td className="number">{bytesText(bytes)}</td>
+              <td className="number">
+                {isLate ? <Badge tone="warn">{durationText(lagMs)}</Badge> : durationText(lagMs)}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </Wide>
   );
 }
 

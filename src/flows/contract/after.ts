@@ -36,7 +36,7 @@ export function afterContract(kind: StoreKind): void {
 
     test("it starts when all that it is after have completed, runs and tasks", async () => {
       const one = await harness.start(first, null);
-      const other = await harness.queue.enqueue(chore, "go", { delayMs: 20 });
+      const other = await harness.queue.enqueue(chore, "go", { delayMs: 60_000 });
       const runId = await follow([one.runId, other.taskId]);
       await harness.work("pod-1", [first, second, chore]);
       expect(await harness.view(runId)).toMatchObject({
@@ -44,6 +44,7 @@ export function afterContract(kind: StoreKind): void {
         waitsFor: [one.runId, other.taskId],
         version: 0,
       });
+      await harness.pass(60_000);
       await harness.queue.ended(other.taskId);
       expect(await harness.view(runId)).toMatchObject({ doing: { type: "waiting_for_others" } });
       await harness.signal(one.runId, "word", "go");

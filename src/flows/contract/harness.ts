@@ -2,6 +2,7 @@ import { expect } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { readPods, toPodSeen } from "../../pods/sql.ts";
 import type { CallerConnection, StoreKind } from "../../store/contract/database.ts";
+import { waitsBehind } from "../../store/contract/kinds.ts";
 import type { Database, Row } from "../../store/database.ts";
 import { sql, type Statement, table } from "../../store/sql.ts";
 import { openTasks, rowsOf } from "../../tasks/contract/harness.ts";
@@ -167,11 +168,8 @@ export async function openRuns(kind: StoreKind) {
 
     /** Waits until a transaction waits for a lock that this caller holds, on Postgres. */
     async untilBlocked(caller: CallerConnection): Promise<void> {
-      await queue.until("a wait for a row", async () => {
-        const blocked = await caller.all(`select 1 from pg_stat_activity
-          where datname = current_database() and wait_event_type = 'Lock'`);
-        return blocked.length > 0;
-      });
+      const blocked = async () => (await waitsBehind(caller)).length > 0;
+      await queue.until("a wait for a row", blocked);
     },
 
     /** Changes a row by hand, so that its history doesn't show the change. */

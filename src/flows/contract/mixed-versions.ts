@@ -27,6 +27,8 @@ export function mixedVersionsContract(kind: StoreKind): void {
     const deploy = (version: number, { fails = () => false, queue }: Options = {}): Flow =>
       flow("deploy", {
         version,
+        // It goes on failing for as long as the test takes for what it does meanwhile.
+        attempts: 1_000,
         backoff: { baseMs: 1, jitter: 0 },
         ...(queue && { queue }),
       })

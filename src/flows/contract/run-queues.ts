@@ -71,7 +71,7 @@ export function runQueuesContract(kind: StoreKind): void {
       const sleeping = flow<number>("sleeping", {
         version: 1,
         queue: { name: "narrow", limit: 1 },
-        backoff: { baseMs: 300, jitter: 0 },
+        backoff: { baseMs: 60_000, jitter: 0 },
       })
         .to("one", ({ input, attempt }) => {
           order.push(input);
@@ -83,7 +83,7 @@ export function runQueuesContract(kind: StoreKind): void {
       await runs.pod("pod-1", [sleeping]);
       await runs.ended(second);
       expect(order).toEqual([1, 2]);
-      await runs.pass(400);
+      await runs.pass(60_000);
       await runs.ended(first);
       expect(order).toEqual([1, 2, 1]);
     });
@@ -127,11 +127,11 @@ export function runQueuesContract(kind: StoreKind): void {
         .to("one", ({ input }) => void calls.push(input))
         .end();
       await runs.pod("pod-1", [later]);
-      const run = await runs.start(later, "late", { delayMs: 200 });
+      const run = await runs.start(later, "late", { delayMs: 120_000 });
       expect(await runs.get(run.runId)).toMatchObject({ at: null, doing: { type: "delayed" } });
-      await runs.pass(100);
+      await runs.pass(60_000);
       expect(calls).toEqual([]);
-      await runs.pass(200);
+      await runs.pass(120_000);
       expect(await runs.ended(run)).toMatchObject({ status: "completed" });
     });
 

@@ -4,6 +4,7 @@ import { type Logger, withFields } from "../../base/log.ts";
 import type { Step, Steps, StepWrite } from "../../steps/model.ts";
 import { throttleScopeOf } from "../../tasks/claim/throttle.ts";
 import type { StepResult } from "../../tasks/finish/finish-writer.ts";
+import type { HandlerFiles } from "../../tasks/files/task-files.ts";
 import { thrownText } from "../../tasks/finish/outcome.ts";
 import { signalOf, stopError } from "../../tasks/run/attempt.ts";
 import { isThenable } from "../../tasks/run/execute.ts";
@@ -38,6 +39,8 @@ export type RunContext<Input, Env> = {
   readonly progress: (value: Json) => void;
   /** The progress saved last, by this attempt or one before it; null where there is none. */
   readonly lastProgress: () => Promise<Json>;
+  /** Reads the files that the run's input refers to, and stores others, for its state and its output. */
+  readonly files: HandlerFiles;
   readonly log: Logger;
 };
 
@@ -317,6 +320,10 @@ class AttemptContext implements RunContext<unknown, unknown> {
   get lastProgress(): () => Promise<Json> {
     const { running, parts } = this.#attempt;
     return () => parts.progress.last(running);
+  }
+
+  get files(): HandlerFiles {
+    return this.#attempt.parts.files.ofTask(this.runId);
   }
 
   get step(): Step {

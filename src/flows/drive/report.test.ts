@@ -63,9 +63,10 @@ describe("every line about a run", () => {
   test("names the run, flow, version, transition and attempt it is about, the pod and the claim", async () => {
     const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     const trace = { traceparent };
-    await work(all);
     const { runId } = await flotilla.runs.start(all, secret, { trace });
+    // Before the run gets there, so that it isn't parked for it.
     await flotilla.runs.signal(runId, "word", secret);
+    await work(all);
     await flotilla.runs.wait(runId);
     await said(runId, "run ended");
     const about = linesOf(runId);

@@ -169,6 +169,58 @@ export function credentialsContract(kind: StoreKind): void {
       expect(await ask(server, stranger)).toBe("unknown");
     });
 
+    test("accept known keys for ten minutes where sessions go on meanwhile, and refuse what was revoked as soon as it is back", async () => {
+      const { control, database } = controlled(harness.database);
+      const { text } = await make();
+      const { key: leaked, text: leakedText } = await make();
+      const hasStreamLogs = () => true;
+      const server = await harness.serve(unnotified(database), { hasStreamLogs });
+      const known = () => [askKnown(server, text), askKnown(server, leakedText)];
+      control.before = away;
+      const stranger = unknownKey();
+      await harness.until("a failed read", () => askKnown(server, stranger) === "unavailable");
+      await harness.keys.revoke(leaked.keyId);
+      harness.clock.jump(595_000);
+      expect(known()).toEqual(["accepted", "accepted"]);
+      harness.clock.jump(6_000);
+      expect(known()).toEqual(["unavailable", "unavailable"]);
+      control.before = async () => {};
+      await harness.until("the store", () => askKnown(server, text) === "accepted");
+      expect(known()).toEqual(["accepted", "unauthorized"]);
+    });
+
+    test("know of no revocation before the first read, and accept tokens of the last ten minutes where sessions go on", async () => {
+      const { control, database } = controlled(harness.database);
+      control.before = away;
+      await harness.tokens.revoke({ jti: "one" });
+      const server = await harness.serve(database, { hasStreamLogs: () => true });
+      const elsewhere = await harness.serve(database);
+      const { text } = await make();
+      const beganMs = harness.clock.now();
+      const issued = (agoMs: number, of = server) =>
+        of.refusalOf(ofToken({ jti: "one", issuedAtMs: beganMs - agoMs }))?.code;
+      expect([issued(0), issued(595_000), issued(-4_000)]).toEqual([
+        undefined,
+        undefined,
+        undefined,
+      ]);
+      expect([issued(601_000), issued(-6_000), issued(0, elsewhere)]).toEqual([
+        "unavailable",
+        "unavailable",
+        "unavailable",
+      ]);
+      // One that doesn't say when it was issued may be old.
+      expect(server.refusalOf(ofToken())?.code).toBe("unavailable");
+      expect(askKnown(server, text)).toBe("unavailable");
+      const ended: string[] = [];
+      server.watch(ofToken({ issuedAtMs: beganMs }), ({ code }) => ended.push(code));
+      harness.clock.jump(601_000);
+      await harness.until("the end of its sockets", () => ended.length > 0);
+      expect([issued(0), ended]).toEqual(["unavailable", ["unavailable"]]);
+      control.before = async () => {};
+      await harness.until("the store", () => issued(0) === "unauthorized");
+    });
+
     test("know nothing before the first read, and refuse nothing for good", async () => {
       const { control, database } = controlled(harness.database);
       control.before = away;

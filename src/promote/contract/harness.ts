@@ -16,6 +16,8 @@ const ruled: Readonly<Record<string, string>> = {
   "bulk.action": "cancel",
   "bulk.state": "stopped",
   "failure_group.state": "ignored",
+  "file.place": "store",
+  "file_reference.owner_kind": "session",
   "link.what": "run",
   "redrive.state": "done",
   "schedule.missed": "once",

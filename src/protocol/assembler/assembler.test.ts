@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from "vitest";
 import { createAssembler } from "./assembler.ts";
 import { type Chunk, isTerminal } from "../chunk.ts";
 import { assembledByAi, plain } from "../contract/oracle.ts";
+import type { UIMessage } from "../message.ts";
 import { anyChunks } from "../contract/random-chunks.ts";
 
 const messageId = "answer";
@@ -165,6 +166,28 @@ describe("the limits of an answer", () => {
   });
 });
 
+test("a message that was read stays as it was, whatever comes after it", () => {
+  fc.assert(
+    fc.property(anyChunks(30), (chunks) => {
+      const assembler = createAssembler({ messageId });
+      const often = createAssembler({ messageId });
+      const read: { message: UIMessage; text: string }[] = [];
+      for (const chunk of chunks) {
+        assembler.push(chunk);
+        often.push(chunk);
+        const message = often.message();
+        read.push({ message, text: JSON.stringify(message) });
+      }
+      assembler.close("finish");
+      often.close("finish");
+      for (const { message, text: before } of read) expect(JSON.stringify(message)).toBe(before);
+      // Reading it after each chunk makes no other message of it.
+      expect(plain(often.message())).toEqual(plain(assembler.message()));
+    }),
+    { numRuns: 500 },
+  );
+});
+
 describe("the cost of a chunk", () => {
   const deltas = 100_000;
 
@@ -175,6 +198,25 @@ describe("the cost of a chunk", () => {
     for (let index = 0; index < deltas; index++) assembler.push(text("1", "token "));
     expect(errors).toEqual([]);
     expect(assembler.message().parts[0]?.["text"]).toHaveLength(6 * deltas);
+  });
+
+  test("is the copy of one part, however many there are, when each is read", () => {
+    const count = 2_000;
+    const many = Array.from({ length: count }, (_, at): Chunk[] => [
+      { type: "text-start", id: `${at}` },
+      text(`${at}`, "said"),
+      { type: "text-end", id: `${at}` },
+    ]);
+    const { assembler } = assemble([...many.flat(), { type: "text-start", id: "last" }]);
+    let before = assembler.message().parts;
+    for (let index = 0; index < 100; index++) {
+      assembler.push(text("last", "x"));
+      const { parts } = assembler.message();
+      expect(parts.filter((part, at) => part !== before[at])).toEqual([parts[count]]);
+      expect(before[count]?.["text"]).toHaveLength(index);
+      before = parts;
+    }
+    expect(assembler.message().parts).toBe(before);
   });
 
   test("is not to read a tool's input again: it is read on demand", () => {

@@ -1,7 +1,7 @@
 import type { Chunk, KnownChunk } from "../chunk.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { invalidChunk, jsonBytes, type ChunkRefusal, messageTooLarge } from "../limits.ts";
-import type { EntryError, Part, UIMessage } from "../message.ts";
+import type { EntryError, UIMessage } from "../message.ts";
 import { messageToChunks } from "../to-chunks.ts";
 import { createMessageDraft, type OpenPart } from "./draft.ts";
 import { createTextParts, type TextChunk } from "./text-parts.ts";
@@ -32,7 +32,7 @@ type AssemblyOutcome =
 export type Assembler = {
   /** Adds a chunk that `parseChunk` has accepted. A refused chunk changes nothing. */
   push(chunk: Chunk): { readonly error?: EntryError };
-  /** The message so far. Later chunks do not change it. */
+  /** The message so far. Later chunks do not change it. Parts that they leave alone are the same in the next. */
   message(): UIMessage;
   /** The message so far as chunks, which later chunks continue. */
   snapshot(): readonly Chunk[];
@@ -163,7 +163,7 @@ export function createAssembler({
 
   function message(): UIMessage {
     tools.read();
-    const parts = draft.items().map(({ part }) => copyOf(part));
+    const parts = draft.copies();
     return { id: messageId, role: "assistant", ...(metadata == null ? {} : { metadata }), parts };
   }
 
@@ -236,15 +236,6 @@ function pick(chunk: Chunk, fields: readonly string[]): OpenPart {
   const part: OpenPart = { type: chunk.type };
   for (const field of fields) part[field] = chunk[field] ?? undefined;
   return part;
-}
-
-function copyOf(part: OpenPart): Part {
-  const copy: OpenPart = { type: part.type };
-  for (const field in part) {
-    // Assigning this key would set the copy's prototype.
-    if (part[field] !== undefined && field !== "__proto__") copy[field] = part[field];
-  }
-  return copy;
 }
 
 /**

@@ -9,6 +9,8 @@ export type DraftPart = {
   readonly part: OpenPart;
   /** Rises with the position in the message. */
   readonly order: number;
+  /** The position itself. Only the last parts are ever removed. */
+  readonly at: number;
   readonly sizes: Map<string, number>;
 };
 
@@ -24,6 +26,9 @@ export function createMessageDraft(limits: {
   readonly maxBytes: number;
 }) {
   const items: DraftPart[] = [];
+  /** What was handed out of each part, and the parts that have changed since. */
+  let copies: readonly Part[] = [];
+  const changed = new Set<DraftPart>();
   let stepStart = 0;
   let orders = 0;
   let bytes = 0;
@@ -45,10 +50,11 @@ export function createMessageDraft(limits: {
 
   function add(part: OpenPart, { anyway = false } = {}): DraftPart | undefined {
     if (!anyway && items.length >= limits.maxParts) return undefined;
-    const item: DraftPart = { part, order: orders++, sizes: new Map() };
+    const item: DraftPart = { part, order: orders++, at: items.length, sizes: new Map() };
     // The part itself takes two braces and a comma.
     if (!charge(item.sizes, [["", 3], ...sizesOf(part)], anyway)) return undefined;
     items.push(item);
+    changed.add(item);
     index(item);
     return item;
   }
@@ -91,11 +97,13 @@ export function createMessageDraft(limits: {
       if (!charge(item.sizes, sizesOf(fields), anyway)) return false;
       const approval = fields["approval"] as { readonly id: string } | undefined;
       if (approval !== undefined) approve(item, approval.id);
+      changed.add(item);
       Object.assign(item.part, fields);
       return true;
     },
     /** Reserves the size of fields that the caller then sets. False if that does not fit. */
     grow(item: DraftPart, sizes: Sizes): boolean {
+      changed.add(item);
       return charge(item.sizes, sizes, false);
     },
     /** The same for fields outside the parts. */
@@ -131,6 +139,14 @@ export function createMessageDraft(limits: {
       approvals.get(approvalId)?.reduce((one, other) => earlier(one, other) ?? one),
     data: (type: string, id: string): DraftPart | undefined => data.get(dataKey(type, id)),
     items: (): readonly DraftPart[] => items,
+    /** Copies of all parts. Those that haven't changed since the last call are the same. */
+    copies(): readonly Part[] {
+      if (changed.size === 0 && copies.length === items.length) return copies;
+      const next = copies.slice(0, items.length);
+      for (const item of changed) if (items[item.at] === item) next[item.at] = copyOf(item.part);
+      changed.clear();
+      return (copies = next);
+    },
     /** The parts of the current step. */
     itemsInStep: (): readonly DraftPart[] => items.slice(stepStart),
     bytes: (): number => bytes,
@@ -183,4 +199,13 @@ function removeFrom(lists: Map<string, DraftPart[]>, key: string, item: DraftPar
   if (list === undefined || at === -1) return;
   list.splice(at, 1);
   if (list.length === 0) lists.delete(key);
+}
+
+function copyOf(part: OpenPart): Part {
+  const copy: OpenPart = { type: part.type };
+  for (const field in part) {
+    // Assigning this key would set the copy's prototype.
+    if (part[field] !== undefined && field !== "__proto__") copy[field] = part[field];
+  }
+  return copy;
 }

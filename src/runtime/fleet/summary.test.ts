@@ -14,6 +14,7 @@ const pulse: PodPulse = {
   leadsSinceMs: null,
   throttles: [{ name: "openai", key: "", inFlight: 4 }],
   running: [1, 2, 3].map((at) => ({ taskId: `task-${at}`, startedAtMs: nowMs - at })),
+  logs: [],
 };
 const usual = { host: "web-1", pid: 12, holds: 80, names: ["mail"] };
 type Given = Partial<DescribedPod> & { metadata?: Record<string, unknown> };
@@ -65,6 +66,7 @@ describe("the pods of a fleet in brief", () => {
       held: 20,
       throttles: pulse.throttles,
       running: [pulse.running[0]],
+      logs: [],
     });
   });
 

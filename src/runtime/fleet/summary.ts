@@ -23,7 +23,10 @@ export type PodSummary = Pick<PodInfo, "podId" | "status" | "birthMs" | "drain" 
   readonly logs: readonly number[];
 };
 
-type PulseSummary = Pick<PodPulse, "lagMs" | "memoryBytes" | "held" | "throttles" | "running">;
+type PulseSummary = Pick<
+  PodPulse,
+  "lagMs" | "memoryBytes" | "held" | "throttles" | "running" | "logs"
+>;
 
 /** What a pod has handlers for. Pods of one deploy have the same. */
 export type HandlerSet = {
@@ -145,8 +148,8 @@ function summaryOf(pod: DescribedPod, leader: string | undefined): PodSummary {
 }
 
 /** Without totals since its start, which change each second and are on no page. */
-function pulseOf({ lagMs, memoryBytes, held, throttles, running }: PodPulse): PulseSummary {
-  return { lagMs, memoryBytes, held, throttles, running: running.slice(0, 1) };
+function pulseOf({ lagMs, memoryBytes, held, throttles, running, logs }: PodPulse): PulseSummary {
+  return { lagMs, memoryBytes, held, throttles, running: running.slice(0, 1), logs };
 }
 
 /** A row may hold anything. */

@@ -30,6 +30,8 @@ function countedStore(clock: MovableClock) {
     reads: 0,
     servers: 1,
     isAway: false,
+    /** Its answers don't come. */
+    hangs: false,
     /** Sessions that exist, with what they do. */
     sessions: new Map<string, string>(),
     /** Messages that are stored. */
@@ -48,6 +50,7 @@ function countedStore(clock: MovableClock) {
           async of(tenants) {
             store.reads++;
             if (store.isAway) throw new FlotillaError("store_unavailable", "away");
+            if (store.hangs) await new Promise(() => {});
             return tenants.map((tenant) => ({ ...store.used(tenant) }));
           },
           announce: async () => store.servers,
@@ -318,6 +321,89 @@ describe("a quota of turns", () => {
     const { store, quotas } = await opened(config);
     store.used("acme").turnsAtOnce = 2;
     expect(quotas.write(acme, "idle", { begins: false })).toBeUndefined();
+  });
+});
+
+describe("while the store is away, a quota", () => {
+  const perTenant = { turnsAtOnce: 2, sessions: 3, storedBytes: 1_000, requestsPerMinute: 100 };
+
+  test("refuses no turn, however many begin, and reads seldom", async () => {
+    const { clock, store, quotas } = await opened({ perTenant });
+    store.sessions.set("idle", "idle");
+    store.used("acme").turnsAtOnce = 1;
+    (await quotas.write(acme, "idle", begins))!();
+    const readsBefore = store.reads;
+    store.isAway = true;
+    await clock.advance(2_001);
+    for (let tries = 0; tries < 600; tries++) {
+      (await quotas.write(acme, "idle", begins))!();
+      (await quotas.session(acme, undefined))!();
+      clock.jump(100);
+    }
+    expect(store.refused).toEqual([]);
+    // One at once, some soon, and then one every four seconds of the minute.
+    expect(store.reads - readsBefore).toBeLessThanOrEqual(20);
+    expect(store.reads - readsBefore).toBeGreaterThanOrEqual(15);
+
+    store.isAway = false;
+    store.used("acme").turnsAtOnce = 2;
+    clock.jump(4_000);
+    // The call that has it read doesn't wait for it.
+    (await quotas.write(acme, "idle", begins))!();
+    await clock.advance(0);
+    await expect(quotas.write(acme, "idle", begins)).rejects.toMatchObject({
+      details: { quota: "turnsAtOnce", used: 2 },
+    });
+  });
+
+  test("of sessions or bytes that was used up stays so, and is refused at once", async () => {
+    const { clock, store, quotas } = await opened({ perTenant });
+    store.used("acme").sessions = 3;
+    store.used("other").storedBytes = 1_000;
+    const other = userOf("other");
+    const refusals = async () => {
+      await expect(quotas.session(acme, undefined)).rejects.toMatchObject({
+        code: "quota_exceeded",
+        details: { quota: "sessions", used: 3 },
+      });
+      await expect(quotas.write(other, "idle", begins)).rejects.toMatchObject({
+        code: "quota_exceeded",
+        details: { quota: "storedBytes", used: 1_000 },
+      });
+    };
+    await refusals();
+    store.isAway = true;
+    await clock.advance(60_000);
+    await refusals();
+    store.sessions.set("known", "idle");
+    (await quotas.session(acme, "known"))!();
+    (await quotas.write(acme, "known", begins))!();
+  });
+
+  test("has a call wait for a store that doesn't answer for two seconds, and no further call", async () => {
+    const { clock, store, quotas } = await opened({ perTenant });
+    store.hangs = true;
+    let isAdmitted = false;
+    const first = Promise.resolve(quotas.write(acme, "idle", begins)).then((settle) => {
+      isAdmitted = true;
+      settle!();
+    });
+    await clock.advance(1_999);
+    expect(isAdmitted).toBe(false);
+    await clock.advance(1);
+    await first;
+    for (let seconds = 0; seconds < 60; seconds++) {
+      await clock.advance(1_000);
+      expect(quotas.write(userOf("other"), "idle", begins)).toBeTypeOf("function");
+    }
+    store.hangs = false;
+  });
+
+  test("of requests is as ever", async () => {
+    const { store, quotas } = await opened({ perTenant: { requestsPerMinute: 1 } });
+    store.isAway = true;
+    quotas.request(acme);
+    expect(errorOf(() => quotas.request(acme)).code).toBe("overloaded");
   });
 });
 

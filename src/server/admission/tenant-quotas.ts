@@ -2,6 +2,7 @@ import { batcher } from "../../base/batcher.ts";
 import type { Clock } from "../../base/clock.ts";
 import { FlotillaError, hasCode, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { withTimeout } from "../../base/timeout.ts";
 import type { TenantCounter, TenantCounts } from "../../quotas/counts.ts";
 import {
   type QuotaConfig,
@@ -19,14 +20,21 @@ import { type Caller, onlyTenant } from "../auth/caller.ts";
  * server adds what it has admitted since it read them. One server alone is exact. Several admit a small part
  * of what is left from each reading, and read anew where little is left, so that together they pass a quota by
  * an eighth at most, or by one for each other server where that is more.
+ *
+ * While the store can't be read, sessions and bytes that the last reading found used up stay so, and everything
+ * else is admitted at once: what needs the store says so itself, and sessions may go on without it. It is read
+ * again in the background, less and less often.
  */
 export type TenantQuotas = {
   /** Counts a request or a frame. Throws where the tenant has sent as many as it may. */
   request(caller: Caller): void;
   /** Admits a new session. One that exists already is admitted, because it adds none. */
   session(caller: Caller, sessionId: string | undefined): Admitted;
-  /** Admits what is written to a session. What is stored already is admitted, because it adds nothing. */
-  write(caller: Caller, sessionId: string, written: Written): Admitted;
+  /**
+   * Admits what is written to a session, or to one that is made with it without an id. What is stored already
+   * is admitted, because it adds nothing.
+   */
+  write(caller: Caller, sessionId: string | undefined, written: Written): Admitted;
   readonly config: QuotaConfig;
   /** How many servers divide the quotas, as far as this one knows. */
   readonly servers: number;
@@ -93,6 +101,10 @@ const partsOfLeft = 8;
 // A caller waits this long for what this server has admitted to be stored.
 const maxWaitMs = 5_000;
 const settleMs = 1_000;
+const readTimeoutMs = 2_000;
+// The store is away: reads of it are at least this far apart, and up to that.
+const minAwayMs = 250;
+const maxAwayMs = 4_000;
 const announceMs = 3_000;
 // Above it the tenants that have been quiet the longest are forgotten, with the requests of their last minute.
 const maxTenants = 10_000;
@@ -108,6 +120,8 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
   const tenants = new Map<string, TenantState>();
   let servers = 1;
   let closed = false;
+  /** The last read has failed: no call waits for the next one. */
+  let away: { readonly waitMs: number; readonly againMs: number } | undefined;
   let cancelAnnounce = () => {};
 
   const read = batcher((wanted: string[]) => counter.of(wanted));
@@ -134,16 +148,27 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
       const atMs = clock.monotonic();
       state.admittedNext = { ...state.underWay };
       try {
-        state.reading = { counts: await read(state.tenant), atMs };
+        const counts = await withTimeout(clock, readTimeoutMs, read(state.tenant), tooLate);
+        state.reading = { counts, atMs };
         state.admitted = { ...state.admittedNext };
+        away = undefined;
       } catch (error) {
-        // What follows needs the store too, and says so. A reading from before goes on being used.
         log.debug({ error: messageOf(error) }, "counts of a tenant not read");
+        if (!away) readLater(minAwayMs);
       } finally {
         state.fetching = undefined;
       }
     };
     return (state.fetching ??= fetching());
+  };
+  const readLater = (waitMs: number): void => {
+    away = { waitMs, againMs: clock.monotonic() + waitMs };
+  };
+  /** Reads a store again that was away, once for all callers: no call waits for it. */
+  const readAgain = (state: TenantState): void => {
+    if (!away || clock.monotonic() < away.againMs) return;
+    readLater(Math.min(maxAwayMs, 2 * away.waitMs));
+    void fetchCounts(state);
   };
   const isNewer = ({ reading }: TenantState, ageMs: number): boolean =>
     reading !== undefined && clock.monotonic() - reading.atMs <= ageMs;
@@ -165,6 +190,16 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
     }
     return undefined;
   };
+
+  /** What the last reading found used up, of what nothing but the tenant gives back. Turns end by themselves. */
+  const fullBefore = (state: TenantState, names: readonly StoredName[]): StoredName | undefined =>
+    names.find(
+      (name) =>
+        name !== "turnsAtOnce" &&
+        state.reading !== undefined &&
+        state.quota[name] !== undefined &&
+        leftOf(state, name) <= 0,
+    );
 
   const take = (state: TenantState, names: readonly StoredName[]): Settle => {
     const taken = names.filter((name) => name !== "storedBytes");
@@ -202,7 +237,12 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
   ): Promise<Settle> => {
     const beganMs = clock.monotonic();
     for (let isFirst = true; ; isFirst = false) {
-      if (!isFirst || !isNewer(state, refusalAgeMs)) await fetchCounts(state);
+      if (!away && (!isFirst || !isNewer(state, refusalAgeMs))) await fetchCounts(state);
+      if (away) {
+        const full = fullBefore(state, names);
+        if (full && !(await addsNone(full))) throw refusalOf(state, full);
+        return take(state, names);
+      }
       const obstacle = obstacleOf(state, names);
       if (!obstacle) return take(state, names);
       const { name, isFull } = obstacle;
@@ -224,8 +264,13 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
     const state = boundOf(caller);
     if (!state || names.every((name) => state.quota[name] === undefined)) return undefined;
     if (isNewer(state, maxAgeMs) && !obstacleOf(state, names)) return take(state, names);
+    readAgain(state);
+    if (away && !fullBefore(state, names)) return take(state, names);
     return admitLater(state, names, (name) => addsNone(name, state.tenant));
   };
+
+  const get = (tenant: string, sessionId: string) =>
+    sessions.get(tenant, sessionId, { withoutMetadata: true });
 
   const refusalOf = (state: TenantState, name: QuotaName, waitMs?: number): FlotillaError => {
     parts.onRefused?.({ type: "quota_refused", quota: name });
@@ -265,15 +310,16 @@ export function createTenantQuotas(parts: TenantQuotaParts): TenantQuotas {
       admit(caller, create, async (name, tenant) => {
         // One that is there already adds neither a session nor bytes.
         if (name === "turnsAtOnce" || sessionId === undefined) return false;
-        return (await found(sessions.get(tenant, sessionId))) !== undefined;
+        return (await found(get(tenant, sessionId))) !== undefined;
       }),
     write: (caller, sessionId, { begins, id }) =>
       admit(caller, begins ? begin : noBegin, async (name, tenant) => {
+        if (sessionId === undefined) return false;
         // Its sender may have missed the answer, and would be told that it isn't stored.
         if (id !== undefined && (await found(sessions.isStored(tenant, sessionId, id))))
           return true;
         if (name !== "turnsAtOnce") return false;
-        const state = (await found(sessions.get(tenant, sessionId)))?.state.state;
+        const state = (await found(get(tenant, sessionId)))?.state.state;
         return state === "catching_up" || state === "waiting";
       }),
     config,
@@ -425,6 +471,10 @@ function newState(tenant: string, quota: ResolvedQuota, clock: Clock): TenantSta
     underWay: tally(),
     onSettled: new Set(),
   };
+}
+
+function tooLate(): FlotillaError {
+  return new FlotillaError("timeout", `the store took more than ${readTimeoutMs} ms`);
 }
 
 /** Forgets the tenant that was quiet for the longest and has nothing under way. */

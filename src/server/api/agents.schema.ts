@@ -8,6 +8,10 @@ const facts = named(
       z.enum(["queue", "interrupt", "merge"]),
       "What happens to a message that arrives during a turn.",
     ),
+    steers: described(
+      z.literal(true),
+      "Such a message reaches the turn itself, if that comes to a step: `steer` in code.",
+    ).optional(),
     debounceMs: described(
       z.number(),
       "With `merge`: how long no message must arrive before it answers.",

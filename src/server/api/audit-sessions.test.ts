@@ -126,7 +126,12 @@ const own = { noAct: "is a user's own, or a program's for its users" };
 const ofSessions: Record<string, SessionCase> = {
   endSignIn: { noAct: "ends no session of a chat; it has an entry of its own" },
   createSession: { noAct: "starts something, and changes nothing that is there" },
+  editMessage: { noAct: "starts something, and changes nothing that is there" },
+  forkSession: { noAct: "starts something, and changes nothing that is there" },
   sendMessage: own,
+  runAgent: own,
+  uploadFile: own,
+  openFiles: { noAct: "is a credential to read by, which changes nothing" },
   markRead: own,
   issueTicket: { noAct: "is a credential of its caller's own, which changes nothing" },
   deleteSession: { action: "sessions.remove", method: "DELETE", path: "" },
@@ -173,6 +178,19 @@ const ofSessions: Record<string, SessionCase> = {
     body: () => ({ name: "approve", payload: "canary of the mine", author: "zoe" }),
     entry: { filter: { signal: "approve" } },
   },
+  setWake: {
+    action: "sessions.wake",
+    method: "POST",
+    path: "/wakes",
+    body: () => ({ key: "k", afterMs: 1_000_000, message: "canary of the mine", author: "zoe" }),
+    entry: { filter: { key: "k" } },
+  },
+  cancelWake: {
+    action: "sessions.cancel_wake",
+    method: "DELETE",
+    path: "/wakes/k",
+    entry: { filter: { key: "k" } },
+  },
   sendToolResults: {
     action: "sessions.decide",
     agent: "buyer",
@@ -191,7 +209,7 @@ const acting = Object.entries(ofSessions).flatMap(([operationId, each]) =>
 );
 /** What a program does for its users with a key that has no role, and so leaves no entries. */
 const usual = acting.filter(({ action }) =>
-  /\.(?:metadata|compact|stop|regenerate|signal|decide)$/.test(action),
+  /\.(?:metadata|compact|stop|regenerate|signal|decide|wake|cancel_wake)$/.test(action),
 );
 /** Does it in a session that was made for it, as the holder of a key. */
 const actedIn = async (
@@ -200,6 +218,10 @@ const actedIn = async (
 ) => {
   const { id, messageId } = await talking(name);
   if (operationId === "unarchiveSession") await server.sessions.archive("default", id);
+  if (operationId === "cancelWake") {
+    const wake = { key: "k", afterMs: 1_000_000, author: "ada" };
+    await server.sessions.wake("default", id, wake);
+  }
   const answer = await ask(bearer, method, `/v1/sessions/${id}${path}`, body?.(messageId));
   expect(answer.status).toBeLessThan(300);
   return id;
@@ -224,6 +246,23 @@ describe("acts on sessions", () => {
       { action: each.action, actor: "key/ops", role: "admin", ...each.entry },
     ]);
     expect(JSON.stringify(entries)).not.toContain("canary");
+  });
+
+  test("that are said in a user's name are no operator's, and leave none", async () => {
+    const { id, messageId } = await talking("writer");
+    const spoken = { author: "zoe", message: "canary of the mine" };
+    const parts = [{ type: "text", text: spoken.message }];
+    const results = [{ toolCallId: "c", output: spoken.message }];
+    for (const [path, body] of [
+      ["wakes", { key: "k", afterMs: 1_000_000, ...spoken }],
+      ["messages", { author: "zoe", parts }],
+      ["tool-results", { author: "zoe", messageId, results }],
+    ] as const) {
+      const answer = await ask(operatorKey, "POST", `/v1/sessions/${id}/${path}`, body);
+      expect([path, answer.status]).toEqual([path, 403]);
+    }
+    expect(await entriesOf(id)).toEqual([]);
+    expect(await server.sessions.get("default", id)).toMatchObject({ lastSeq: 2 });
   });
 
   test.each(usual)("$operationId of a program without a role leaves none", async (each) => {

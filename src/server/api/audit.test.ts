@@ -70,6 +70,8 @@ const routes: Record<string, RouteCase> = {
   enqueueTasks: sending,
   enqueueGraph: sending,
   startRun: sending,
+  uploadTaskFile: { noAct: "brings a file for work that is sent, which waits an hour for it" },
+  deliverToHook: { noAct: "says in a session what another service has signed, as members do" },
   cancelTask: { action: "tasks.cancel", path: "/v1/tasks/pending/cancel" },
   retryTask: { action: "tasks.retry", path: "/v1/tasks/failed/retry" },
   resumeTask: { action: "tasks.resume", path: "/v1/tasks/aside/resume", body: {} },
@@ -294,7 +296,8 @@ const starting = "sends work to the fleet, and changes nothing that is there";
 const ofUsers = "is what a program does with the sessions of its users";
 const ofProcess = "concerns this process alone";
 const service = Object.fromEntries(
-  ["create", "send", "toolResult", "signal", "bring", "regenerate", "stop", "read"]
+  ["create", "send", "upload", "toolResult", "signal", "bring", "regenerate", "stop", "read"]
+    .concat(["wake", "cancelWake", "fireWake", "fork", "edit", "presence"])
     .concat(["setMetadata", "changeMembers", "compact", "archive", "unarchive", "remove"])
     .map((name) => [name, ofUsers]),
 );
@@ -327,7 +330,25 @@ const calls: Record<string, Record<string, string>> = {
     signal: "tasks.signal",
     prune: "tasks.prune",
   },
+  "tasks.files": {
+    ...reads("ofTask", "read", "stream"),
+    link: starting,
+    store: starting,
+    take: starting,
+    takeResult: ofProcess,
+  },
   "tasks.limits": { ...reads("get", "list", "tenants"), set: "limits.set" },
+  files: {
+    ...reads("check", "find", "grant", "read", "storageAt", "uploadsOf"),
+    keep: ofUsers,
+    upload: ofUsers,
+    claimUploads: ofProcess,
+  },
+  "files.settings": {},
+  "files.ofTasks": { ...reads("find", "read", "storageAt"), keep: starting, upload: starting },
+  "files.ofTasks.settings": {},
+  "files.uploads": { ...reads("find", "read", "storageAt"), keep: starting, upload: starting },
+  "files.uploads.settings": {},
   deadLetters: {
     ...reads("groups", "list", "count", "redrives", "getRedrive", "followRedrive"),
     redrive: "redrives.start",
@@ -404,6 +425,7 @@ const calls: Record<string, Record<string, string>> = {
   sessionService: {
     ...service,
     ...reads("get", "list", "entries", "turns", "started", "isStored", "join", "inbox"),
+    ...reads("wakes", "forks"),
   },
 };
 

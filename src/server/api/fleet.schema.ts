@@ -373,7 +373,7 @@ export const fleetSpecs = {
           nats: natsState(),
           archive: described(
             z.literal("away").optional(),
-            'With `nats.use: "all"`: the database is away. Sessions go on, and it gets what they store later; tasks wait.',
+            "Where the logs of sessions are on NATS: the database is away. Sessions go on, and it gets what they store later; tasks wait.",
           ),
         }),
       ),

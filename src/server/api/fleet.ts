@@ -14,6 +14,8 @@ import { withoutUndefined } from "./tasks.ts";
 
 export type FleetRoutes = {
   flotilla: Flotilla;
+  /** Whether sessions go on without the store. Default: as the connection knows it. */
+  hasStreamLogs?: (() => boolean) | undefined;
   /** Without it there is no `/metrics`. */
   metrics?: Metrics | undefined;
   readiness: () => Promise<Readiness>;
@@ -22,7 +24,9 @@ export type FleetRoutes = {
 };
 
 /** The fleet as a whole, this process's health, and the OpenAPI document. */
-export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetRoutes): Route[] {
+export function fleetRoutes(parts: FleetRoutes): Route[] {
+  const { flotilla, metrics, readiness, clock, log } = parts;
+  const { hasStreamLogs = () => flotilla.hasStreamLogs } = parts;
   // Made on the first request and kept.
   let document: Record<string, unknown> | undefined;
   return [
@@ -33,7 +37,7 @@ export function fleetRoutes({ flotilla, metrics, readiness, clock, log }: FleetR
       const nats = flotilla.natsState === null ? {} : { nats: flotilla.natsState };
       if (found.ready) return { status: 200, body: { status: "ready", ...nats } };
       // Sessions go on without the database, unless a balancer takes out every pod.
-      const goesOn = flotilla.hasStreamLogs && flotilla.natsState === "connected";
+      const goesOn = hasStreamLogs() && flotilla.natsState === "connected";
       if (goesOn && found.reason !== "stopping") {
         return { status: 200, body: { status: "ready", ...nats, archive: "away" } };
       }

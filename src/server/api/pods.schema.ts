@@ -32,6 +32,18 @@ const podPulse = z.object({
     z.array(z.object({ taskId: z.string(), startedAtMs: time() })).readonly(),
     "The tasks that it has run for longest.",
   ),
+  logs: described(
+    z
+      .array(
+        z.object({
+          logId: z.int(),
+          bytes: described(z.int(), "What the database doesn't have of it yet."),
+          lagMs: described(z.number(), "How long the oldest of that has waited."),
+        }),
+      )
+      .readonly(),
+    "Of its logs of sessions on NATS, those that the database is furthest behind.",
+  ),
 });
 const leads = (description: string) => described(z.boolean(), description);
 
@@ -77,7 +89,14 @@ const podSummary = named(
     drain: drainState().nullable(),
     state: podState(),
     pulse: podPulse
-      .pick({ lagMs: true, memoryBytes: true, held: true, throttles: true, running: true })
+      .pick({
+        lagMs: true,
+        memoryBytes: true,
+        held: true,
+        throttles: true,
+        running: true,
+        logs: true,
+      })
       .nullable(),
     host: label(z.string()).nullable(),
     pid: z.int().nullable(),

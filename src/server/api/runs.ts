@@ -1,4 +1,5 @@
 import { FlotillaError } from "../../base/errors.ts";
+import { accountIn } from "../admission/admission.ts";
 import type { Machine } from "../../flows/machine.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Flotilla } from "../../runtime/connect.ts";
@@ -12,7 +13,7 @@ import { eventPage, withoutUndefined, noWorkerAmong, traceOf, visibleLinks } fro
 import type { FlowContract, TaskContract } from "../../tasks/model.ts";
 
 export type RunRoutes = {
-  flotilla: Pick<Flotilla, "machine" | "pods" | "runs" | "series" | "tasks">;
+  flotilla: Pick<Flotilla, "files" | "machine" | "pods" | "runs" | "series" | "tasks">;
   /** Flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
   /** The flows of this program. */
@@ -45,6 +46,7 @@ export function runRoutes(parts: RunRoutes): Route[] {
     route(runSpecs.start, { maxBytes }).to(async ({ body, context }) => {
       const { flow, ...rest } = await body();
       const { input, options } = parseRow("the body", { name: flow, ...rest });
+      flotilla.files.claimUploads(input, accountIn(context), options?.tenant);
       const { attempts: _, onDuplicate, ...others } = options;
       const policy = onDuplicate === "reject" ? { onDuplicate } : {};
       const trace = traceOf(context);

@@ -35,6 +35,8 @@ type RouteShape = {
   readonly answerType?: string;
   /** It also answers with server-sent events, if it is asked for them. */
   readonly follows?: true;
+  /** It may wait long for something to happen, so its handler itself reads pages in its caller's turn. */
+  readonly waits?: true;
   /** Its own error codes, besides those that every route may answer. */
   readonly errors: readonly ErrorCode[];
 };
@@ -184,6 +186,12 @@ export const reach = {
   ),
 };
 
+/** Of a list that is read from a database which follows. */
+export const asOfTime = described(
+  z.number(),
+  "With logs on NATS: up to which time the list has everything, in milliseconds since 1970. Absent where it has all that is stored.",
+).optional();
+
 /** Query parameters of a page of events, which are numbered. */
 export const eventPaging = z.strictObject({
   after: described(
@@ -304,13 +312,17 @@ export const entrySchema = named(
   "Entry",
   z.object({
     seq: described(z.int(), "Its position in the session: 1…n without gaps."),
-    kind: z.enum(["message", "tool_result", "summary", "stop"]),
+    kind: z.enum(["message", "tool_result", "summary", "stop", "wake"]),
     role: entryRole(),
     author: z.string(),
     messageId: z.string(),
     replaces: described(z.int(), "The entry in whose place this one is shown.").optional(),
     epoch: z.int().optional(),
     upToSeq: described(z.int(), "Of an answer: the last entry that it answers.").optional(),
+    beganSeq: described(
+      z.int(),
+      "Of an answer that messages have reached while it was made: the last entry before it began.",
+    ).optional(),
     outcome: z.enum(["completed", "stopped", "cut", "failed"]).optional(),
     error: content("error", z.object({ code: z.string(), message: z.string() }), {
       keeps: ["code"],
@@ -340,6 +352,17 @@ export const entrySchema = named(
         by: described(z.enum(["user", "key", "program"]), "What kind of caller its author is."),
       }),
       "Of a `stop`: the turn that was stopped, and the message that it made.",
+    ).optional(),
+    wake: described(
+      z.object({
+        event: z.enum(["set", "cancelled", "fired"]),
+        key: z.string(),
+        agent: z.string(),
+        atMs: time(),
+        cron: z.string().optional(),
+        timezone: z.string().optional(),
+      }),
+      "Of a `wake`: which, and whether it was set, was cancelled, or is what the next answer follows.",
     ).optional(),
     atMs: time(),
   }),

@@ -110,6 +110,7 @@ test("pods are shown with their pulses", async () => {
     leadsSinceMs: 7,
     throttles,
     running,
+    logs: [{ logId: 2, bytes: 700, lagMs: 40 }],
   };
   await database.write([
     beat("pod-1", "{}", 0, { pulse: encodePulse(pulse) }),

@@ -25,7 +25,8 @@ import { withPageSlot, route, type Route } from "../route.ts";
 import type { Serializer } from "../serializer.ts";
 import { frameErrorOf, encodeEvent } from "../socket/send-buffer.ts";
 import { entrySchema } from "./schema.ts";
-import { sessionSchema, sessionSpecs } from "./sessions.schema.ts";
+import { sessionSpecs } from "./sessions.schema.ts";
+import { sessionSchema } from "./conversation/session.schema.ts";
 import { type EventWriter, type EventStreams, unbuffered } from "../event-streams.ts";
 import { pagedBody } from "../admission/admission.ts";
 import { actingAs } from "./sessions.ts";
@@ -56,7 +57,7 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
     route(sessionSpecs.events).to(async ({ caller, params: { sessionId }, query, context }) => {
       await members.check(caller, sessionId, { or: "fleet:read" });
       // Answer `not_found` by the status, which can't change once events are sent.
-      const { users } = await sessions.get(caller.tenant, sessionId);
+      const { users } = await sessions.get(caller.tenant, sessionId, { withoutMetadata: true });
       const isOwn = isAmongMembers(caller, users);
       const shown = serializer.feed({ caller, isOwn });
       const { lastSeq, ...rest } = query;
@@ -101,8 +102,9 @@ export function sessionStreamRoutes(parts: SessionStreamParts): Route[] {
     }),
     route(sessionSpecs.inbox).to(async ({ caller, query: { user, cursor } }) => {
       const inboxUser = inboxUserOf(actingAs(caller, user));
-      const items = await snapshotOf(sessions, caller, inboxUser);
-      return { status: 200, body: inboxPage(items, cursor), isOwn: true };
+      const { sessions: items, asOf } = await snapshotOf(sessions, caller, inboxUser);
+      const page = { ...inboxPage(items, cursor), ...(asOf !== undefined && { asOf }) };
+      return { status: 200, body: page, isOwn: true };
     }),
     route(sessionSpecs.inboxEvents).to(({ caller, query: { user }, context }) => {
       const inboxUser = inboxUserOf(actingAs(caller, user));
@@ -184,11 +186,11 @@ function snapshotOf(
   sessions: SessionService,
   caller: Caller,
   user: string,
-): Promise<readonly InboxItem[]> {
+): Promise<Extract<InboxEvent, { type: "snapshot" }>> {
   return new Promise((resolve, reject) => {
     const sink: Sink<InboxEvent> = {
       push(event) {
-        if (event.type === "snapshot") resolve(event.sessions);
+        if (event.type === "snapshot") resolve(event);
         return event.type !== "snapshot";
       },
       fail: reject,

@@ -1,6 +1,8 @@
 import { z } from "zod";
+import { sessionSchema } from "./conversation/session.schema.ts";
 import { enqueueOptions } from "./tasks.schema.ts";
 import {
+  asOfTime,
   content,
   json,
   named,
@@ -13,62 +15,13 @@ import {
   entrySchema,
   reach,
   sessionListing,
-  sourced,
   spec,
   taskName,
   time,
   wholeNumber,
 } from "./schema.ts";
 
-const state = named(
-  "SessionState",
-  z.union([
-    z.object({ state: z.literal("idle") }),
-    z.object({
-      state: described(
-        z.enum(["catching_up", "waiting"]),
-        "`waiting`: the turn waits for a permit of the agent's throttle.",
-      ),
-      epoch: z.int(),
-      attempt: z.int(),
-      agent: z.string(),
-      messageId: z.string(),
-      upToSeq: described(z.int(), "The turn answers the entries up to this one."),
-      stopping: z.boolean(),
-    }),
-    z.object({ state: z.literal("compacting"), epoch: z.int() }),
-  ]),
-  "What a session does right now.",
-);
-
-export const sessionSchema = named(
-  "Session",
-  sourced(
-    z.object({
-      sessionId: z.string(),
-      tenant: z.string(),
-      agents: described(
-        z.array(z.string()),
-        "The agents that answer; the first where a message names none.",
-      ),
-      users: z.array(z.string()),
-      status: z.enum(["active", "archived"]),
-      state,
-      lastSeq: z.int(),
-      tokens: described(z.number(), "Tokens since the last summary."),
-      needsCompaction: z.boolean(),
-      metadata: content("metadata", json()),
-      metadataVersion: z.int(),
-      preview: content("preview", z.string()),
-      previewAuthor: z.string(),
-      createdAtMs: time(),
-      activeAtMs: time(),
-    }),
-    { members: "users" },
-  ),
-);
-
-const id = () => z.string().min(1).max(200);
+export const id = () => z.string().min(1).max(200);
 const maxStarted = 100;
 const sent = named(
   "Sent",
@@ -126,9 +79,14 @@ const inboxItem = named(
   }),
 );
 
+const inboxAsOf = described(
+  z.number(),
+  "With logs on NATS, where the database is away or more than five seconds behind: up to which time the inbox has everything, in milliseconds since 1970. Absent where it is newer.",
+).optional();
+
 const seq = () => z.int().min(0);
 /** The same in a query, where everything is text. */
-const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
+export const seqText = () => wholeNumber({ min: 0, max: Number.MAX_SAFE_INTEGER });
 const tag = "sessions";
 export const sessionPath = "/v1/sessions/{sessionId}";
 const at = sessionPath;
@@ -145,9 +103,14 @@ export const sessionErrors = [
 ] as const;
 const found = sessionErrors;
 const signalSent = named("SessionSignalSent", z.object({ seq: z.int(), duplicate: z.boolean() }));
-const stored = [...found, "payload_too_large", "payload_too_deep", "payload_not_storable"] as const;
+export const stored = [
+  ...found,
+  "payload_too_large",
+  "payload_too_deep",
+  "payload_not_storable",
+] as const;
 
-const done = z.object({ done: z.boolean() });
+export const done = z.object({ done: z.boolean() });
 const ofUser = described(id(), "The user, where the caller isn't one.").optional();
 const lastSeq = described(
   seqText(),
@@ -165,7 +128,10 @@ export const sessionSpecs = {
     body: named(
       "CreateSessionBody",
       z.strictObject({
-        sessionId: described(id(), "Default: a fresh one.").optional(),
+        sessionId: described(
+          id(),
+          "Default: a fresh one, which the server draws. Where the logs of sessions are on NATS and the database is away, a session is made without this alone: only the database knows whether an id from outside is new, so that one that isn't known is `store_unavailable`, and nothing that a caller says of it counts.",
+        ).optional(),
         agents: z.array(taskName()).max(16).optional(),
         users: z.array(id()).max(100).optional(),
         metadata: json().optional(),
@@ -183,7 +149,12 @@ export const sessionSpecs = {
     verb: "sessions:read",
     or: "fleet:read",
     query: z.strictObject(sessionListing),
-    answers: { 200: named("Sessions", z.object({ sessions: z.array(sessionSchema), ...reach })) },
+    answers: {
+      200: named(
+        "Sessions",
+        z.object({ sessions: z.array(sessionSchema), ...reach, asOf: asOfTime }),
+      ),
+    },
     errors: found,
   }),
   get: spec({
@@ -462,7 +433,9 @@ export const sessionSpecs = {
     summary: "A page of a user's sessions with unread counts, the most recently active first.",
     verb: "inbox:read",
     query: z.strictObject({ user: ofUser, cursor: paging.cursor }),
-    answers: { 200: named("Inbox", z.object({ sessions: z.array(inboxItem), next })) },
+    answers: {
+      200: named("Inbox", z.object({ sessions: z.array(inboxItem), next, asOf: inboxAsOf })),
+    },
     errors: found,
   }),
   inboxEvents: spec({

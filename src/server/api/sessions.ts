@@ -1,3 +1,5 @@
+import { minuteMs } from "../../base/durations.ts";
+import type { Clock } from "../../base/clock.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Json } from "../../base/json.ts";
 import { asTime } from "../../base/time.ts";
@@ -16,11 +18,13 @@ import type {
 import type { TaskToStart } from "../../tasks/enqueue/logged-tasks.ts";
 import type { TaskContract } from "../../tasks/model.ts";
 import { type TenantQuotas, whileAdmitted, type Written } from "../admission/tenant-quotas.ts";
+import type { Uploads } from "../admission/uploads.ts";
 import {
   type Caller,
   canSee,
   localUser,
   may,
+  mayInAll,
   noSession,
   onlyTenant,
   requireVerb,
@@ -28,8 +32,12 @@ import {
 } from "../auth/caller.ts";
 import type { CheckOptions, Members } from "../auth/members.ts";
 import { route, type Route } from "../route.ts";
+import { seesContent } from "../serializer.ts";
+import { maxInlineBodyBytes } from "../../protocol/file.ts";
 import { sessionSpecs, type StartedBody } from "./sessions.schema.ts";
-import { turnSpecs } from "./turns.schema.ts";
+import { turnSpecs } from "./conversation/turns.schema.ts";
+import { forkSpecs } from "./conversation/forks.schema.ts";
+import { wakeSpecs } from "./conversation/wakes.schema.ts";
 import { checkMetadataFilter, traceOf, valuesIn, withoutUndefined } from "./tasks.ts";
 
 type SessionRoutes = {
@@ -39,13 +47,15 @@ type SessionRoutes = {
   quotas?: Pick<TenantQuotas, "session" | "write"> | undefined;
   /** Tasks and flows whose input is checked before it is stored. */
   contracts?: ReadonlyMap<string, TaskContract> | undefined;
-  /** The longest body that is read. */
+  uploads: Uploads;
+  clock: Pick<Clock, "now">;
+  /** The longest body that is read, but for the files of a message. */
   maxBytes: number;
 };
 
 /** Sessions: create, read, change and write to them. */
 export function sessionRoutes(parts: SessionRoutes): Route[] {
-  const { sessions, pages, members, quotas, contracts, maxBytes } = parts;
+  const { sessions, pages, members, quotas, contracts, uploads, clock, maxBytes } = parts;
   /** The tenant and the id, after checking that the caller may use the session. */
   const checkedKey = async (caller: Caller, sessionId: string, options: CheckOptions) => {
     await members.check(caller, sessionId, options);
@@ -60,10 +70,21 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
   const keyForOperation = (caller: Caller, sessionId: string) =>
     checkedKey(caller, sessionId, { retries: true, or: "fleet:operate" });
 
+  /** A fork is its maker's own, and shown as it is: so is what it shares with a session of others. */
+  const keyForFork = async (caller: Caller, sessionId: string) => {
+    const key = await keyForChange(caller, sessionId);
+    if (seesContent(caller) || (await members.isMember(caller, sessionId))) return key;
+    throw new FlotillaError(
+      "forbidden",
+      "forks are for members, and for callers with payloads:read",
+      { details: { verb: "payloads:read" } },
+    );
+  };
+
   /** Does what stores entries, if the quotas of the tenant have room. */
   const writing = <Result>(
     caller: Caller,
-    sessionId: string,
+    sessionId: string | undefined,
     act: () => Promise<Result>,
     { begins = true, id }: Partial<Written>,
   ): Promise<Result> =>
@@ -97,7 +118,7 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
       const session = await whileAdmitted(quotas?.session(caller, input.sessionId), create);
-      checkMember(caller, session);
+      checkCreated(caller, session);
       return { status: 201, body: sessionBody(session) };
     }),
     route(sessionSpecs.list).to(async ({ caller, query }) => {
@@ -185,26 +206,88 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
       const started = found.started.filter((each) => canSee(caller, each));
       return { status: 200, body: { started, hasMore: found.hasMore } };
     }),
-    route(sessionSpecs.send, { maxBytes }).to(
-      async ({ caller, params: { sessionId }, body, context }) => {
-        const { metadata, parts, tasks, ...rest } = withoutUndefined(await body());
-        const written = messageFrom(caller, {
-          ...rest,
-          parts: parseParts(parts),
+    route(forkSpecs.fork, { maxBytes }).to(async ({ caller, params: { sessionId }, body }) => {
+      const { metadata, ...input } = withoutUndefined(await body());
+      checkUnredacted("metadata", metadata);
+      checkNamed(caller, input.id);
+      const users = withCaller(caller, input.users ?? []);
+      const key = await keyForFork(caller, sessionId);
+      const fork = () =>
+        sessions.fork(...key, {
+          ...input,
+          users,
           ...(metadata !== undefined && { metadata: metadata as Json }),
         });
-        // Starting a task needs what `POST /v1/tasks` needs, whatever it is sent with.
-        if (tasks) requireVerb(caller, "admin");
-        const message = {
-          ...written,
-          ...traceFrom(caller, traceOf(context)),
-          ...(tasks && { tasks: tasks.map(toStart) }),
-        };
-        const key = await keyForChange(caller, sessionId);
-        const begins = message.role === "user";
-        const send = () => sessions.send(...key, message);
-        return stored(await writing(caller, sessionId, send, { begins, id: message.id }));
-      },
+      const session = await whileAdmitted(quotas?.session(caller, input.id), fork);
+      checkCreated(caller, session);
+      return { status: 201, body: sessionBody(session) };
+    }),
+    route(forkSpecs.edit, { maxBytes: maxBytes + maxInlineBodyBytes }).to(
+      ({ caller, params: { sessionId }, body, context }) =>
+        uploads.runLarge(context, maxBytes, async () => {
+          const { metadata, messageMetadata, author, parts, ...input } = withoutUndefined(
+            await body(),
+          );
+          checkUnredacted("metadata", metadata);
+          checkNamed(caller, input.id);
+          const said = messageFrom(caller, {
+            id: input.messageId,
+            parts: parseParts(parts),
+            ...(author !== undefined && { author }),
+          });
+          const users = withCaller(caller, input.users ?? []);
+          const key = await keyForFork(caller, sessionId);
+          const edit = () =>
+            sessions.edit(...key, {
+              ...input,
+              users,
+              author: said.author,
+              parts: said.parts,
+              ...(metadata !== undefined && { metadata: metadata as Json }),
+              ...(messageMetadata !== undefined && { messageMetadata: messageMetadata as Json }),
+              ...traceFrom(caller, traceOf(context)),
+            });
+          // What is said is said in the fork, which no other turn is in.
+          const admitted = () => writing(caller, input.id, edit, { id: input.messageId });
+          const { session, ...sent } = await whileAdmitted(
+            quotas?.session(caller, input.id),
+            admitted,
+          );
+          checkCreated(caller, session);
+          const status = sent.duplicate ? 200 : 201;
+          return { status, body: { session: sessionBody(session), ...sent } };
+        }),
+    ),
+    route(forkSpecs.forks).to(async ({ caller, params: { sessionId }, query }) => {
+      const key = await keyForRead(caller, sessionId);
+      const user = listedUser(caller, undefined);
+      const of = user === undefined ? {} : { user };
+      const { forks, next } = await sessions.forks(...key, { ...withoutUndefined(query), ...of });
+      const seen = forks.filter((each) => caller.sessions?.has(each.sessionId) ?? true);
+      return { status: 200, body: { forks: seen.map(sessionBody), next } };
+    }),
+    // Files within the message leave it before its own size is looked at.
+    route(sessionSpecs.send, { maxBytes: maxBytes + maxInlineBodyBytes }).to(
+      ({ caller, params: { sessionId }, body, context }) =>
+        uploads.runLarge(context, maxBytes, async () => {
+          const { metadata, parts, tasks, ...rest } = withoutUndefined(await body());
+          const written = messageFrom(caller, {
+            ...rest,
+            parts: parseParts(parts),
+            ...(metadata !== undefined && { metadata: metadata as Json }),
+          });
+          // Starting a task needs what `POST /v1/tasks` needs, whatever it is sent with.
+          if (tasks) requireVerb(caller, "admin");
+          const message = {
+            ...written,
+            ...traceFrom(caller, traceOf(context)),
+            ...(tasks && { tasks: tasks.map(toStart) }),
+          };
+          const key = await keyForChange(caller, sessionId);
+          const begins = message.role === "user";
+          const send = () => sessions.send(...key, message);
+          return stored(await writing(caller, sessionId, send, { begins, id: message.id }));
+        }),
     ),
     route(sessionSpecs.toolResults, { maxBytes }).to(
       async ({ caller, params: { sessionId }, body, context }) => {
@@ -239,6 +322,25 @@ export function sessionRoutes(parts: SessionRoutes): Route[] {
         return { status: sent.duplicate ? 200 : 201, body: sent };
       },
     ),
+    route(wakeSpecs.setWake).to(async ({ caller, params: { sessionId }, body }) => {
+      const { author, ...rest } = withoutUndefined(await body());
+      const key = await keyForChange(caller, sessionId);
+      const wake = { ...rest, author: authorOf(actingAs(caller, author)) };
+      const set = () => sessions.wake(...key, wake);
+      const begins = isDueSoon(wake, clock.now());
+      const done = await writing(caller, sessionId, set, { begins, id: wake.id });
+      return { status: done.duplicate ? 200 : 201, body: done };
+    }),
+    route(wakeSpecs.wakes).to(async ({ caller, params: { sessionId } }) => {
+      const wakes = await sessions.wakes(...(await keyForRead(caller, sessionId)));
+      return { status: 200, body: { wakes: [...wakes] } };
+    }),
+    route(wakeSpecs.cancelWake).to(async ({ caller, params: { sessionId, key } }) => {
+      const of = await keyForOperation(caller, sessionId);
+      const { author = localUser } = stopperOf(caller);
+      const done = await sessions.cancelWake(...of, { key, author });
+      return { status: 200, body: { done } };
+    }),
     route(sessionSpecs.regenerate).to(async ({ caller, params: { sessionId }, body, context }) => {
       const options = { ...withoutUndefined(await body()), ...traceFrom(caller, traceOf(context)) };
       const key = await keyForOperation(caller, sessionId);
@@ -322,7 +424,7 @@ function sessionBody(session: SessionView) {
  * The caller that creates a session is a member of it, as is the user a program acts for. A user's token
  * needs `sessions:manage` to name others, because that puts the session into their inboxes.
  */
-function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
+export function withCaller(caller: Caller, users: readonly string[]): readonly string[] {
   if (caller.kind === "server" && caller.user === undefined) return users;
   // A local program without a user of its own that names users isn't a member itself.
   if (caller.kind === "local" && caller.user === undefined && users.length > 0) return users;
@@ -332,14 +434,14 @@ function withCaller(caller: Caller, users: readonly string[]): readonly string[]
   return [own, ...others];
 }
 
-function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
+export function checkNamed({ sessions }: Caller, sessionId: string | undefined): void {
   if (!sessions || (sessionId !== undefined && sessions.has(sessionId))) return;
   throw new FlotillaError("forbidden", "this token only allows the sessions that it names");
 }
 
 /** Creating with an existing id returns that session, which only its members may see. */
-function checkMember(caller: Caller, { sessionId, users }: SessionView): void {
-  if (may(caller, "sessions:any") || users.includes(userOf(caller))) return;
+export function checkCreated(caller: Caller, { sessionId, users }: SessionView): void {
+  if (mayInAll(caller, "sessions:any") || users.includes(userOf(caller))) return;
   throw new FlotillaError("conflict", `there is a session ${sessionId} already`);
 }
 
@@ -354,4 +456,16 @@ function versionOf(match: string | undefined): number | undefined {
   const digits = /^(?:W\/)?"?(\d{1,15})"?$/.exec(match)?.[1];
   if (digits !== undefined) return Number(digits);
   throw new FlotillaError("invalid_input", 'If-Match must name a version: If-Match: "3"');
+}
+
+/**
+ * Whether setting a wake is as good as asking, which begins a turn. A pattern's first time isn't computed for it:
+ * it may be as soon.
+ */
+function isDueSoon(
+  { at, afterMs }: { readonly at?: string | number; readonly afterMs?: number },
+  nowMs: number,
+): boolean {
+  const atMs = afterMs === undefined ? new Date(at ?? nowMs).getTime() : nowMs + afterMs;
+  return !(atMs >= nowMs + minuteMs);
 }

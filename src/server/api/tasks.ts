@@ -10,6 +10,7 @@ import { sensitivePaths } from "../../redaction/sensitive.ts";
 import type { JsonValues } from "../../store/json-values.ts";
 import type { TaskEventsOptions } from "../../tasks/tasks.ts";
 import type { Links } from "../../links/links.ts";
+import { accountIn } from "../admission/admission.ts";
 import { type Caller, canSee, heldTenant, onlyTenant, requireVerb } from "../auth/caller.ts";
 import { publicErrorOf } from "../errors.ts";
 import { parseBody, readRequestBody, route, type Route, contentTypeOf } from "../route.ts";
@@ -61,6 +62,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const { name, input, options } = parseRow("the body", await body());
       // As in a copy of a task whose payload was shown without its secrets.
       checkUnredacted("input", input);
+      flotilla.files.claimUploads(input, accountIn(context), options?.tenant);
       const trace = traceOf(context);
       const enqueued = await flotilla.enqueue(contractOf(name), input, { ...options, trace });
       const noWorker = (await noWorkerAmong(flotilla, [name])).has(name);
@@ -70,6 +72,7 @@ export function taskRoutes({ flotilla, contracts, maxBytes }: TaskRoutes): Route
       const { tasks } = await body();
       const rows = tasks.map(({ ref, after, ...rest }) => {
         const { name, input, options } = parseRow(`the task ${JSON.stringify(ref)}`, rest);
+        flotilla.files.claimUploads(input, accountIn(context), options?.tenant);
         return { ref, task: contractOf(name), input, options, ...(after && { after }) };
       });
       const created = await flotilla.enqueueGraph(rows, { trace: traceOf(context) });
@@ -235,6 +238,7 @@ export function enqueueRowsRoutes(parts: EnqueueRowsParts): Route[] {
       const trace = traceOf(context);
       const toTask = ({ name, input, options }: JsonRow): EnqueueRow => {
         const task = parts.contracts?.get(name);
+        parts.flotilla.files.claimUploads(input, accountIn(context), options?.tenant);
         const rest = { input, options: { ...options, trace } };
         return task ? { task, ...rest } : { task: name, ...rest };
       };

@@ -20,6 +20,8 @@ export type Caller = {
   readonly role?: Role;
   /** Of a `user`: itself. Of the others: the user they act for, where they name one. */
   readonly user?: string;
+  /** It uses the sessions that `user` is a member of, and no others, whatever its verbs allow. */
+  readonly isOnlyForUser?: true;
   /** Of a `server`: identifies its key. */
   readonly keyId?: string;
   /** The key's name in the config, where it has one. */
@@ -52,6 +54,14 @@ export function may({ verbs }: Caller, verb: Verb): boolean {
   if (verbs.has(verb) || verbs.has("admin")) return true;
   // A caller that may not look at the fleet reads only what is its own, and reads that whole.
   return verb === "payloads:read" && !verbs.has("fleet:read") && !verbs.has("fleet:operate");
+}
+
+/** Whether the caller may use sessions that it isn't a member of, by this verb. */
+export function mayInAll(
+  caller: Caller,
+  verb: "sessions:any" | NonNullable<Access["or"]>,
+): boolean {
+  return !caller.isOnlyForUser && may(caller, verb);
 }
 
 export function requireVerb(caller: Caller, verb: Verb, or?: Access["or"]): void {

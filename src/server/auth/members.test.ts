@@ -1,8 +1,13 @@
 import { SignJWT } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { movableClock } from "../../base/contract/movable-clock.ts";
+import { FlotillaError } from "../../base/errors.ts";
 import type { Verb } from "../../protocol/verbs.ts";
 import type { ApiKey } from "../../runtime/server-config.ts";
+import type { SessionView } from "../../sessions/service.ts";
 import { dial, startTestServer, textMessage } from "../contract/test-server.ts";
+import type { Caller } from "./caller.ts";
+import { createMembers } from "./members.ts";
 
 const secret = "a secret of thirty-two characters or more";
 const said = "what was said among us with password=hunter22";
@@ -25,6 +30,11 @@ const lookers: Record<string, Exclude<ApiKey, string>> = {
     verbs: ["fleet:read", "sessions:read", "sessions:any"] as Verb[],
   },
 };
+const forking = ["sessions:read", "sessions:write", "sessions:create"] as const;
+const forkKeys = {
+  blind: "blind-forks-of-16-chars-or-more",
+  seeing: "seeing-forks-of-16-chars-or-more",
+};
 const rootKey = "root-key-of-16-chars-or-more";
 const chatKey = "chat-key-of-16-chars-or-more";
 const inboxKey = "inbox-key-of-16-chars-or-more";
@@ -36,6 +46,11 @@ beforeAll(async () => {
       apiKeys: [
         ...Object.values(lookers),
         { key: inboxKey, role: "viewer", verbs: ["inbox:read"] },
+        { key: forkKeys.blind, verbs: [...forking, "fleet:read", "sessions:any"] },
+        {
+          key: forkKeys.seeing,
+          verbs: [...forking, "fleet:read", "sessions:any", "payloads:read"],
+        },
         { key: chatKey, tenant: "acme" },
         rootKey,
       ],
@@ -98,6 +113,56 @@ describe("a conversation as it is", () => {
     const named = await readAll(sessionId, headersOf(key!, "acme", "ada"));
     for (const text of [unnamed, named]) expect(text).not.toContain("hunter22");
     expect(named.includes("what was said")).toBe(name === "a viewer with payloads");
+  });
+
+  test.each([
+    ["a user's token", true, ["fleet:read", "sessions:any"]],
+    ["a key", false, ["fleet:read", "sessions:any"]],
+    ["a key that may see it", false, ["fleet:read", "sessions:any", "payloads:read"]],
+  ] as const)("is not to be had by a fork or an edit: %s", async (name, isUser, more) => {
+    const mayFork = more.includes("payloads:read" as never);
+    const sessionId = await made("acme");
+    const bearer = isUser
+      ? await tokenOf({ sub: "eve", tenant: "acme", role: "viewer", verbs: [...forking, ...more] })
+      : forkKeys[mayFork ? "seeing" : "blind"];
+    const headers = {
+      ...headersOf(bearer, "acme", isUser ? undefined : "eve"),
+      "Content-Type": "application/json",
+    };
+    const at = `${server.url}/v1/sessions/${sessionId}`;
+    const { entries } = await server.sessions.entries("acme", sessionId, {});
+    const { messageId } = entries[0]!;
+    const asked = async (of: string, path: string, body: object) => {
+      const answer = await fetch(`${of}/${path}`, {
+        method: "POST",
+        headers,
+        body: JSON.stringify(body),
+      });
+      return [answer.status, await answer.text()] as const;
+    };
+    const { parts } = textMessage("anew");
+    const author = isUser ? {} : { author: "eve" };
+    for (const [path, body] of [
+      ["fork", { id: `f-${sessionId}`, atSeq: 1 }],
+      ["edit", { id: `e-${sessionId}`, messageId, parts, ...author }],
+    ] as const) {
+      const [status, text] = await asked(at, path, body);
+      expect([path, status]).toEqual([path, mayFork ? 201 : 403]);
+      expect(text.includes('"verb":"payloads:read"')).toBe(!mayFork);
+      expect(!mayFork && text.includes("hunter22")).toBe(false);
+    }
+    if (mayFork) return;
+    // Nothing was made. A user forks where it is a member; a key that sees shapes alone is one by no name.
+    for (const id of [`f-${sessionId}`, `e-${sessionId}`])
+      await expect(server.sessions.get("acme", id)).rejects.toMatchObject({ code: "not_found" });
+    const added = await fetch(`${at}/members`, {
+      method: "PUT",
+      headers: { ...headersOf(rootKey, "acme"), "Content-Type": "application/json" },
+      body: JSON.stringify({ addUsers: ["eve"] }),
+    });
+    expect(added.status).toBe(200);
+    const [own] = await asked(at, "fork", { atSeq: 1 });
+    expect(own).toBe(isUser ? 201 : 403);
   });
 
   test("is in no inbox for a key that looks after the fleet and may not see it", async () => {
@@ -169,4 +234,15 @@ describe("a user of a role for all tenants", () => {
     expect(await client.request({ type: "inbox" })).toMatchObject({ code: "forbidden" });
     client.close();
   });
+});
+
+test("members are known without the metadata of a session, which only a store has that may be away", async () => {
+  const get = async (_tenant: string, _id: string, options: { withoutMetadata?: boolean } = {}) => {
+    if (options.withoutMetadata) return { users: ["ada"] } as unknown as SessionView;
+    throw new FlotillaError("store_unavailable", "away");
+  };
+  const members = createMembers({ get }, movableClock());
+  const caller = (user: string): Caller => ({ kind: "user", tenant: "t", user, verbs: new Set() });
+  await members.check(caller("ada"), "s");
+  await expect(members.check(caller("bob"), "s")).rejects.toMatchObject({ code: "not_found" });
 });

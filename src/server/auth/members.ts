@@ -6,6 +6,7 @@ import {
   type Caller,
   localUser,
   may,
+  mayInAll,
   noSession,
   requireVerb,
   userOf,
@@ -73,7 +74,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
   ): Promise<CachedMembers> => {
     try {
       const atMs = clock.monotonic();
-      const { users } = await sessions.get(tenant, sessionId, { retries });
+      const { users } = await sessions.get(tenant, sessionId, { retries, withoutMetadata: true });
       const found = { users: new Set(users), atMs };
       cached.delete(key);
       cached.set(key, found);
@@ -112,7 +113,7 @@ export function createMembers(sessions: Pick<SessionService, "get">, clock: Cloc
       return Promise.reject(noSession(sessionId));
     // A missing session is reported by the service.
     const { or } = options;
-    if (may(caller, "sessions:any") || (or && may(caller, or))) return undefined;
+    if (mayInAll(caller, "sessions:any") || (or && mayInAll(caller, or))) return undefined;
     const key = keyOf(tenant, sessionId);
     if (user !== undefined && freshMembers(key, forMs)?.users.has(user)) return undefined;
     return sharedRead({ tenant, sessionId, key }, options).then(({ users }) => {
@@ -186,7 +187,7 @@ export function watchMembership(parts: MembershipWatchParts): MembershipWatch {
   };
   const check = (forMs: number) => {
     checkedAtMs = clock.monotonic();
-    const needsNone = may(caller(), "fleet:read") || may(caller(), "sessions:any");
+    const needsNone = mayInAll(caller(), "fleet:read") || mayInAll(caller(), "sessions:any");
     // A failed read isn't a reason to end what was allowed.
     if (isOwn() && needsNone) return void checkOwn().catch(() => {});
     members.checkAgain(caller(), sessionId, forMs)?.catch((error: unknown) => {
@@ -214,6 +215,7 @@ export function inboxUserOf(caller: Caller): string {
 /** An inbox as its reader may see it: a token that names sessions shows only those. */
 export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>): Sink<InboxEvent> {
   if (!named) return sink;
+  let asOf: number | undefined;
   return {
     ...sink,
     push(event) {
@@ -222,7 +224,8 @@ export function filterInbox({ sessions: named }: Caller, sink: Sink<InboxEvent>)
         return sessionIds.length === 0 || sink.push({ ...event, sessionIds });
       }
       const sessions = event.sessions.filter(({ sessionId }) => named.has(sessionId));
-      const isNothing = event.type === "changed" && sessions.length === 0;
+      const isNothing = event.type === "changed" && sessions.length === 0 && event.asOf === asOf;
+      asOf = event.asOf;
       return isNothing || sink.push({ ...event, sessions });
     },
   };

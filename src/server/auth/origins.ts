@@ -16,10 +16,19 @@ const allowedHeaders = [
   "Authorization",
   "Content-Type",
   "If-Match",
+  "If-None-Match",
   "Last-Event-ID",
   "Flotilla-Action",
   "Flotilla-Tenant",
   "Flotilla-User",
+];
+// What pages of other origins may read of an answer, besides its body.
+const exposedHeaders = [
+  "ETag",
+  "Retry-After",
+  "Stream-Cursor",
+  "Stream-Next-Offset",
+  "Stream-Up-To-Date",
 ];
 
 /**
@@ -65,7 +74,7 @@ export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
     else await next();
     c.header("Access-Control-Allow-Origin", origin);
     c.header("Vary", "Origin", { append: true });
-    if (!isPreflight) return;
+    if (!isPreflight) return c.header("Access-Control-Expose-Headers", exposedHeaders.join(", "));
     c.header("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE");
     c.header("Access-Control-Allow-Headers", allowedHeaders.join(", "));
     c.header("Access-Control-Max-Age", String(preflightMaxAgeSeconds));

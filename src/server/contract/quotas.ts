@@ -9,7 +9,7 @@ import { startPod } from "../../runtime/start-pod.ts";
 import { agent } from "../../sessions/agents/agent.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import { serve } from "../serve.ts";
-import { dial, type DialOptions, textMessage } from "./test-server.ts";
+import { dial, type DialOptions, keysRead, textMessage } from "./test-server.ts";
 
 type Place = { readonly store: string; readonly remove: () => Promise<void> };
 // oxlint-disable-next-line typescript/no-explicit-any
@@ -41,6 +41,7 @@ async function startMember(store: string, quotas: QuotaConfig, clock: MovableClo
   });
   const flotilla = connect(store);
   const metrics = createMetrics();
+  const config = { host: "127.0.0.1", port: 0, tokens: { secret }, apiKeys: [key], quotas };
   const server = await serve({
     flotilla,
     sessions: pod.sessionService!,
@@ -48,8 +49,9 @@ async function startMember(store: string, quotas: QuotaConfig, clock: MovableClo
     isStopping: () => false,
     clock,
     log,
-    server: { host: "127.0.0.1", port: 0, tokens: { secret }, apiKeys: [key], quotas },
+    server: config,
   });
+  await keysRead(flotilla, config);
   return {
     flotilla,
     pod,

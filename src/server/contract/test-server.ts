@@ -7,10 +7,11 @@ import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Prices } from "../../base/usage.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { ChangesConfig } from "../../changes/recording.ts";
+import type { FilesConfig } from "../../files/files.ts";
 import type { ServerFrame } from "../../protocol/frames.ts";
 import { parseServerFrames } from "../../protocol/parse-frame.ts";
 import { createRedactor, type Redact } from "../../redaction/redactor.ts";
-import { connect } from "../../runtime/connect.ts";
+import { connect, type Flotilla } from "../../runtime/connect.ts";
 import { machinesOf } from "../../runtime/flows.ts";
 import { startPod } from "../../runtime/start-pod.ts";
 import type { ServerConfig } from "../../runtime/server-config.ts";
@@ -18,6 +19,7 @@ import { handlersByName, type Usable } from "../../runtime/handlers.ts";
 import type { SessionService } from "../../sessions/service.ts";
 import { createMetrics } from "../metrics/metrics.ts";
 import type { PeerCheckOptions } from "../auth/peer-user.ts";
+import { isOpenServer } from "../auth/authenticate.ts";
 import { serve } from "../serve.ts";
 
 export type TestServerOptions = {
@@ -27,6 +29,8 @@ export type TestServerOptions = {
   use?: readonly Usable[];
   maxPayloadBytes?: number;
   prices?: Prices;
+  /** The pod's. */
+  files?: FilesConfig;
   /** Whether the pod has the store record changes. */
   changes?: ChangesConfig;
   isStopping?: () => boolean;
@@ -60,6 +64,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     deadAfterMs: 60_000,
     ...(options.server?.quotas && { server: { quotas: options.server.quotas } }),
     ...(options.prices && { prices: options.prices }),
+    ...(options.files && { files: options.files }),
     ...(options.changes && { changes: options.changes }),
   });
   const flotilla = connect(store, { maxPayloadBytes });
@@ -81,6 +86,7 @@ export async function startTestServer(options: TestServerOptions = {}) {
     dashboardFolder: options.dashboardFolder ?? join(folder, "no-dashboard"),
     server: { host: "127.0.0.1", port: 0, ...options.server },
   });
+  await keysRead(flotilla, options.server);
   return {
     ...server,
     path,
@@ -114,6 +120,7 @@ export async function serveBeside(
     log: silentLogger,
     server: { host: "127.0.0.1", port: 0, ...server },
   });
+  await keysRead(flotilla, server);
   return {
     ...serving,
     flotilla,
@@ -122,6 +129,16 @@ export async function serveBeside(
       await flotilla.close();
     },
   };
+}
+
+/** On a busy machine the first read may fail, for the time that it takes. Callers are refused until the next. */
+export async function keysRead(
+  { credentials }: Flotilla,
+  server: ServerConfig = {},
+): Promise<void> {
+  if (isOpenServer(server)) return;
+  const token = { kind: "token", tenant: "", user: "" } as const;
+  await until("its keys to be read", () => credentials.refusalOf(token) === undefined);
 }
 
 export type SocketClient = Awaited<ReturnType<typeof dial>>;

@@ -104,8 +104,16 @@ describe("metrics", () => {
 
   test("show how far the database is behind logs that aren't in it, and nothing without such logs", async () => {
     const none = await scrape(createMetrics(), async () => new Map());
-    expect(none).not.toMatch(/session_(?:unarchived|archive|trims|aside)/);
-    const state = { isAway: true, unarchivedEntries: 7, unarchivedBytes: 4_096, lagMs: 1_500 };
+    expect(none).not.toMatch(/session_(?:unarchived|archive|streams|trims|aside)/);
+    const state = {
+      isAway: true,
+      unarchivedEntries: 7,
+      unarchivedBytes: 4_096,
+      lagMs: 1_500,
+      backlogs: [],
+      lost: 0,
+      changedStreams: 1,
+    };
     let trims = 2;
     const pod = { podId: "p1", leader: "p1", running: 0, capacity: { holds: 1, reasons: [] } };
     const metrics = createMetrics({
@@ -123,6 +131,7 @@ describe("metrics", () => {
       "flotilla_session_unarchived_bytes 4096",
       "flotilla_session_archive_lag_seconds 1.5",
       "flotilla_session_archive_away 1",
+      "flotilla_session_streams_changed 1",
       "flotilla_session_trims_total 5",
       "flotilla_session_aside_total 1",
       "flotilla_session_records_unknown_total 1",

@@ -1,7 +1,7 @@
 import { Registry } from "prom-client";
 import { type Clock, systemClock } from "../../base/clock.ts";
 import { type Pod, type PodEvent, reasonCodes } from "../../runtime/pod.ts";
-import type { ArchiveState } from "../../sessions/log/archive/journal.ts";
+import type { ArchiveState } from "../../sessions/log/archive/state.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { LimiterSnapshot } from "../../throttles/limiter/stats.ts";
 import { createDepthGauges } from "./tasks.ts";
@@ -246,7 +246,8 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
           return sessions.observe(event);
         case "share":
         case "bound":
-          // `collect` reads the limits of throttles.
+        case "refused":
+          // `collect` reads the limits of throttles, and a pod that was refused ends.
           break;
       }
     },

@@ -1,6 +1,6 @@
 import type { ModelTotal } from "../../base/usage.ts";
 import type { PodEvent } from "../../runtime/pod.ts";
-import type { ArchiveState } from "../../sessions/log/archive/journal.ts";
+import type { ArchiveState } from "../../sessions/log/archive/state.ts";
 import type { SessionLoad } from "../../sessions/start.ts";
 import type { SocketEvent } from "../socket/sockets.ts";
 import type { Instruments } from "./instruments.ts";
@@ -206,6 +206,10 @@ function createArchiveMetrics(make: Instruments) {
       "flotilla_session_archive_away",
       "1 while the database takes nothing from this pod's logs.",
     ),
+    changed: make.gauge(
+      "flotilla_session_streams_changed",
+      "Streams of this pod's logs that aren't as they were made.",
+    ),
     trims: make.counter(
       "flotilla_session_trims_total",
       "Times that a log of this pod was trimmed behind what the database has.",
@@ -218,12 +222,14 @@ function createArchiveMetrics(make: Instruments) {
   let made: ReturnType<typeof makeAll> | undefined;
   let before = { trims: 0, aside: 0 };
   return {
-    show({ isAway, unarchivedEntries, unarchivedBytes, lagMs, trims, aside }: ArchiveState): void {
+    show(state: ArchiveState): void {
+      const { isAway, unarchivedEntries, unarchivedBytes, lagMs, trims, aside } = state;
       made ??= makeAll();
       made.entries.set(unarchivedEntries);
       made.bytes.set(unarchivedBytes);
       made.lag.set(lagMs / 1_000);
       made.away.set(isAway ? 1 : 0);
+      made.changed.set(state.changedStreams);
       made.trims.inc(Math.max(0, trims - before.trims));
       made.aside.inc(Math.max(0, aside - before.aside));
       before = { trims, aside };

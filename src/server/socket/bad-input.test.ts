@@ -3,6 +3,8 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { FlotillaError } from "../../base/errors.ts";
 import { until } from "../../base/contract/movable-clock.ts";
+import type { InboxEvent } from "../../sessions/service.ts";
+import { filterInbox } from "../auth/members.ts";
 import { type SocketClient, dial, textMessage, startTestServer } from "../contract/test-server.ts";
 
 let server: Awaited<ReturnType<typeof startTestServer>>;
@@ -224,6 +226,39 @@ async function closeCodeOf(raw: Socket): Promise<number> {
   const bytes = Buffer.concat(chunks);
   return bytes.readUInt16BE(bytes.lastIndexOf(0x88) + 2);
 }
+
+test("an inbox that is old says as of when, in frames, events and pages", async () => {
+  await using behind = await startTestServer({
+    sessions: (real) => ({
+      ...real,
+      inbox(_tenant, _user, sink) {
+        sink.push({ type: "snapshot", sessions: [], asOf: 123 });
+        // Its age alone has changed, then nothing has.
+        for (const asOf of [456, 456]) sink.push({ type: "changed", sessions: [], asOf });
+        sink.push({ type: "changed", sessions: [] });
+        return { ready: Promise.resolve(), leave: () => {} };
+      },
+    }),
+  });
+  const told = [
+    { type: "inbox", sessions: [], asOf: 123 },
+    { type: "inbox_changed", sessions: [], asOf: 456 },
+    { type: "inbox_changed", sessions: [], asOf: 456 },
+    { type: "inbox_changed", sessions: [] },
+  ];
+  const client = await dial(`${behind.socketUrl}?user=ada`);
+  await client.request({ type: "inbox" });
+  await client.request({ type: "ping" });
+  const inboxes = client.frames.filter(({ type }) => type.startsWith("inbox"));
+  expect(inboxes.map((frame) => ({ ...frame, ref: undefined }))).toEqual(told);
+  const page = await fetch(`${behind.url}/v1/inbox?user=ada`);
+  expect(await page.json()).toEqual({ sessions: [], next: null, asOf: 123 });
+  const seen: InboxEvent[] = [];
+  const caller = { sessions: new Set(["mine"]) } as unknown as Parameters<typeof filterInbox>[0];
+  const sink = filterInbox(caller, { push: (event) => seen.push(event) > 0, fail: () => {} });
+  for (const event of told.slice(1)) sink.push({ ...event, type: "changed" });
+  expect(seen.map((event) => "asOf" in event && event.asOf)).toEqual([456, false]);
+});
 
 test("an error behind the server is reported with its code, and without its message", async () => {
   await using troubled = await startTestServer({

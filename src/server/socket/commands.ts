@@ -24,6 +24,8 @@ export const frameAccess = {
   regenerate: operating,
   stop: operating,
   read: writing,
+  presence: { verb: "sessions:read" },
+  presence_leave: open,
   inbox: { verb: "inbox:read" },
   inbox_leave: open,
   // Each topic needs what its route needs, besides.
@@ -32,10 +34,11 @@ export const frameAccess = {
   token: open,
 } as const satisfies Record<ClientFrame["type"], Access | { readonly open: true }>;
 
-/** What this very frame needs: of results only decisions are an operator's. */
+/** What this very frame needs: of results only decisions are an operator's, and who types may write. */
 export function accessOf(frame: ClientFrame): Access | { readonly open: true } {
   const isOutput = frame.type === "tool_result" && !areDecisions(frame.results);
-  return isOutput ? writing : frameAccess[frame.type];
+  const isTyping = frame.type === "presence" && frame.typing;
+  return isOutput || isTyping ? writing : frameAccess[frame.type];
 }
 
 /** Frames that end or keep something up count for no quota: without them a client could only hang up. */

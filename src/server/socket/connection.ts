@@ -260,6 +260,10 @@ export function createSocketConnection(
         return subscriptions.join(frame);
       case "leave":
         return subscriptions.leave(frame.session, ref);
+      case "presence":
+        return subscriptions.attend(frame);
+      case "presence_leave":
+        return subscriptions.leavePeople(frame.session, ref);
       case "inbox":
         inbox?.abandon();
         return openInbox(ref);

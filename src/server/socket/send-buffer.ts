@@ -3,7 +3,7 @@ import { FlotillaError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { FrameError, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type { Entry } from "../../protocol/message.ts";
-import type { FeedEvent } from "../../sessions/service.ts";
+import type { FeedEvent, PresenceEvent } from "../../sessions/service.ts";
 import { createDrain } from "../drain.ts";
 import { isLogged, isOverloadCode, publicErrorOf, statusOf } from "../errors.ts";
 
@@ -34,9 +34,10 @@ type EncodedFrame = { readonly text: string; bytes?: Buffer };
 
 /** An event that all subscribers of a session get. */
 export type SharedEvent = Exclude<FeedEvent, { type: "joined" | "deleted" }>;
+type EncodedEvent = SharedEvent | PresenceEvent;
 
 const asText = { binary: false };
-const encodedEvents = new WeakMap<SharedEvent, { session: string; prepared: EncodedFrame }>();
+const encodedEvents = new WeakMap<EncodedEvent, { session: string; prepared: EncodedFrame }>();
 const encodedEntries = new WeakMap<Entry, string>();
 
 /** Sends the frames of one turn of the event loop as one message. */
@@ -94,7 +95,7 @@ export function encodeFrame(frame: ServerFrame): EncodedFrame {
 }
 
 /** Encodes an event of a session once for all its subscribers. */
-export function encodeEvent(session: string, event: SharedEvent): EncodedFrame {
+export function encodeEvent(session: string, event: EncodedEvent): EncodedFrame {
   const found = encodedEvents.get(event);
   if (found?.session === session) return found.prepared;
   const prepared = { text: eventText(session, event) };
@@ -128,7 +129,7 @@ function asMessage(prepared: EncodedFrame): Buffer {
   return (prepared.bytes ??= Buffer.from(`[${prepared.text}]`));
 }
 
-function eventText(session: string, event: SharedEvent): string {
+function eventText(session: string, event: EncodedEvent): string {
   const id = JSON.stringify(session);
   if (event.type === "entries")
     return `{"type":"entries","session":${id},"entries":[${event.entries.map(entryText).join(",")}]}`;

@@ -3,13 +3,14 @@ import { FlotillaError, hasCode } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ClientFrame, Ref, ServerFrame } from "../../protocol/frames.ts";
 import type {
+  Attendance,
   InboxEvent,
   Joined,
   FeedEvent,
   SessionService,
   Sink,
 } from "../../sessions/service.ts";
-import { type Caller, may, noSession } from "../auth/caller.ts";
+import { type Caller, may, noSession, userOf } from "../auth/caller.ts";
 import {
   type Members,
   filterInbox,
@@ -28,11 +29,15 @@ import {
 } from "./send-buffer.ts";
 
 type Join = Extract<ClientFrame, { type: "join" }>;
+type PresenceFrame = Extract<ClientFrame, { type: "presence" }>;
 
 /** The sessions that one connection follows. */
 type Subscriptions = {
   join(frame: Join): void;
   leave(session: string, ref: Ref): void;
+  /** Shows the caller as one who has the session open, and sends who else has. Of a joined session. */
+  attend(frame: PresenceFrame): void;
+  leavePeople(session: string, ref: Ref): void;
   /** The caller's token was renewed: ends the subscriptions that it no longer allows. */
   checkAgain(): void;
   /** Leaves all, because the connection has ended. */
@@ -50,6 +55,8 @@ type SubscriptionParts = {
 };
 
 const maxSubscriptions = 100;
+/** Frames about presence that wait until it is known whose conversation it is. */
+const maxWaiting = 16;
 
 type Subscription = {
   readonly ref: Ref;
@@ -59,6 +66,9 @@ type Subscription = {
   isOwn?: boolean;
   joined?: Joined;
   membership?: MembershipWatch;
+  attendance?: Attendance | undefined;
+  /** What waits until `isOwn` is known, or the subscription has ended. */
+  waiting?: (() => void)[] | undefined;
 };
 
 export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
@@ -70,6 +80,13 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     if (all.get(session) === subscription) all.delete(session);
     subscription.joined?.leave();
     subscription.membership?.stop();
+    subscription.attendance?.leave();
+    wake(subscription);
+  };
+  const wake = (subscription: Subscription) => {
+    const { waiting = [] } = subscription;
+    subscription.waiting = undefined;
+    for (const each of waiting) each();
   };
 
   /** Answers a join that is still waiting with an error. */
@@ -121,6 +138,7 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
       const waiting = held;
       held = [];
       for (const event of waiting) send(event);
+      wake(subscription);
     };
     // The session is followed meanwhile: an answer may be over before it is known.
     const deciding =
@@ -156,7 +174,72 @@ export function createSubscriptions(parts: SubscriptionParts): Subscriptions {
     };
   };
 
+  /** Takes a frame about presence once it is known whose conversation it is, after those before it. */
+  const inOrder = (subscription: Subscription, take: () => void): void => {
+    if (subscription.isOwn !== undefined) return take();
+    const waiting = (subscription.waiting ??= []);
+    if (waiting.length >= maxWaiting) {
+      const message = `${maxWaiting} frames about presence wait for the join to be answered`;
+      throw new FlotillaError("overloaded", message, { retryAfterMs: 1_000 });
+    }
+    waiting.push(take);
+  };
+
+  const attendNow = (subscription: Subscription, { ref, session, typing }: PresenceFrame): void => {
+    const ack = () => sendBuffer.push(encodeFrame({ type: "ack", ref }));
+    const refuse = (error: unknown) => sendBuffer.push(encodeFrame(errorFrame(ref, error, log)));
+    if (subscription.isLeft) {
+      const message = "the session was left, or joined again, before this was answered";
+      return void refuse(new FlotillaError("cancelled", message));
+    }
+    if (!subscription.isOwn) {
+      return void refuse(new FlotillaError("forbidden", "only members see who is there"));
+    }
+    if (subscription.attendance) {
+      subscription.attendance.typing(typing);
+      return void ack();
+    }
+    const caller = parts.caller();
+    let hasFailed = false;
+    const attendance = sessions.presence(caller.tenant, session, userOf(caller), {
+      push(event) {
+        if (subscription.attendance !== attendance || subscription.isLeft) return false;
+        subscription.membership?.recheck();
+        return sendBuffer.push(encodeEvent(session, event));
+      },
+      fail(error) {
+        hasFailed = true;
+        if (subscription.isLeft) return;
+        subscription.attendance = undefined;
+        refuse(error);
+      },
+    });
+    if (hasFailed) return;
+    subscription.attendance = attendance;
+    attendance.typing(typing);
+    // The sink gets the error.
+    attendance.ready.then(ack, () => {});
+  };
+
   return {
+    attend(frame) {
+      const subscription = all.get(frame.session);
+      if (!subscription) {
+        const message = "presence is of a session that this connection has joined: join it first";
+        throw new FlotillaError("conflict", message);
+      }
+      inOrder(subscription, () => attendNow(subscription, frame));
+    },
+    leavePeople(session, ref) {
+      const subscription = all.get(session);
+      const leaveNow = () => {
+        subscription?.attendance?.leave();
+        if (subscription) subscription.attendance = undefined;
+        sendBuffer.push(encodeFrame({ type: "ack", ref }));
+      };
+      if (subscription) inOrder(subscription, leaveNow);
+      else leaveNow();
+    },
     join({ ref, session, lastSeq, incarnation, lastMessageId }) {
       const earlier = all.get(session);
       if (earlier) abandon(session, earlier);
@@ -285,10 +368,10 @@ export function hasSameView(one: Caller, other: Caller): boolean {
 function frameOf(event: InboxEvent, ref: Ref): ServerFrame {
   switch (event.type) {
     case "snapshot":
-      return { type: "inbox", ref, sessions: event.sessions };
+      return { ...event, type: "inbox", ref };
     case "changed":
-      return { type: "inbox_changed", sessions: event.sessions };
+      return { ...event, type: "inbox_changed" };
     case "removed":
-      return { type: "inbox_removed", sessionIds: event.sessionIds };
+      return { ...event, type: "inbox_removed" };
   }
 }

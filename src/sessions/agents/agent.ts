@@ -1,6 +1,6 @@
 import { FlotillaError } from "../../base/errors.ts";
 import type { AgentFunction, AgentSpec } from "./spec.ts";
-import { checkOptions } from "../../base/options.ts";
+import { checkChoice, checkOptions } from "../../base/options.ts";
 import { checkBudget } from "../../base/usage.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import type { AgentFacts } from "../conversation/command.ts";
@@ -15,12 +15,16 @@ import {
   type UrlOptions,
 } from "./options.ts";
 
-export type UrlAgentOptions = AgentOptions & UrlOptions;
+export type UrlAgentOptions = AgentOptions &
+  UrlOptions & {
+    /** What it speaks: the stream of the AI SDK (the default), or AG-UI. */
+    protocol?: "ai-sdk" | "ag-ui";
+  };
 
-const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivate"];
+const urlOptionNames = [...optionNames, "url", "headers", "secret", "allowPrivate", "protocol"];
 
 /**
- * Defines an agent that answers in sessions: a function, or a URL that speaks the AI SDK's protocol. A
+ * Defines an agent that answers in sessions: a function, or a URL that speaks the AI SDK's protocol or AG-UI. A
  * function gets messages as `Message`, such as the AI SDK's own `UIMessage`.
  */
 export function agent<Message = UIMessage>(
@@ -43,7 +47,10 @@ export function agent(
   if (!("url" in first)) {
     throw new FlotillaError("invalid_option", `${what} needs a function or a \`url\``);
   }
-  const source = { type: "url", ...checkUrlSource(what, first) } as const;
+  const { protocol = "ai-sdk" } = first;
+  checkChoice(`${what}: protocol`, protocol, ["ai-sdk", "ag-ui"]);
+  const spoken = protocol === "ag-ui" ? { protocol } : {};
+  const source = { type: "url", ...checkUrlSource(what, first), ...spoken } as const;
   return { name, source, ...checkAgentOptions(what, first) };
 }
 
@@ -63,8 +70,12 @@ function ofFunction(name: string, options: FunctionOptions, run: AgentFunction):
 
 /** What the owner of a session must know about an agent to decide. */
 export function factsOfSpec(spec: AgentSpec): AgentFacts {
-  const { during, debounceMs, attempts, compaction } = spec;
-  if (!compaction) return { during, debounceMs, attempts, compaction: null };
+  const { debounceMs, attempts, compaction } = spec;
+  const during =
+    spec.during === "steer"
+      ? ({ during: "queue", steers: true } as const)
+      : ({ during: spec.during } as const);
+  if (!compaction) return { ...during, debounceMs, attempts, compaction: null };
   const { when, tokenBudget, triggerRatio } = compaction;
-  return { during, debounceMs, attempts, compaction: { when, tokenBudget, triggerRatio } };
+  return { ...during, debounceMs, attempts, compaction: { when, tokenBudget, triggerRatio } };
 }

@@ -25,8 +25,9 @@ export type AgentOptions = {
   /**
    * What happens to a message that arrives during an answer. `queue` (the default): it waits. `interrupt`:
    * it cuts the answer short. `merge`: so it does, and the next answer starts after a pause in messages.
+   * `steer`: the answer hears it at its next step, or else it waits; only of functions.
    */
-  during?: "queue" | "interrupt" | "merge";
+  during?: "queue" | "interrupt" | "merge" | "steer";
   /** With `merge`, how long that pause is. Default 500. */
   debounceMs?: number;
   /** How much of the conversation it gets. Default `{ tail: 50 }`. */
@@ -140,7 +141,7 @@ export function checkAgentOptions(
 ): Omit<AgentSpec, "name" | "source"> {
   const { during = "queue", debounceMs = 500, idleTimeoutMs = 30_000 } = options;
   const { deadlineMs = 300_000, retries = 3, attempts = 3, backoff = {} } = options;
-  checkChoice(`${what}: during`, during, ["queue", "interrupt", "merge"]);
+  checkChoice(`${what}: during`, during, ["queue", "interrupt", "merge", "steer"]);
   checkNumber(`${what}: debounceMs`, debounceMs, { min: 0, max: 60_000 });
   checkNumber(`${what}: idleTimeoutMs`, idleTimeoutMs, { min: 1, max: dayMs });
   checkNumber(`${what}: deadlineMs`, deadlineMs, { min: 1, max: dayMs });
@@ -162,7 +163,14 @@ export function checkAgentOptions(
   };
 }
 
-export function checkUrlSource(what: string, options: UrlOptions): UrlSource {
+export function checkUrlSource(
+  what: string,
+  options: UrlOptions & Pick<AgentOptions, "during">,
+): UrlSource {
+  if (options.during === "steer") {
+    const message = `${what}: during can't be "steer" for a URL, which is asked once for each answer: only a function hears messages while it answers`;
+    throw new FlotillaError("invalid_option", message);
+  }
   const { headers = {}, secret = [], allowPrivate = false } = options;
   if (typeof allowPrivate !== "boolean") {
     throw new FlotillaError("invalid_option", `${what}: allowPrivate must be true or false`);

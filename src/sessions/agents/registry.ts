@@ -175,7 +175,7 @@ export async function plainSecrets(database: Pick<Database, "read">): Promise<nu
 export async function warnOfPlainSecrets({
   database,
   log,
-}: Pick<ShadowedParts, "database" | "log">): Promise<void> {
+}: Pick<ShadowedParts, "log"> & { database: Pick<Database, "read"> }): Promise<void> {
   try {
     const agents = await plainSecrets(database);
     const advice = "configure `codec`, then set the agents' headers and secrets again";

@@ -6,7 +6,9 @@ import type { AgentAnswer } from "../../protocol/agent-http.ts";
 import type { UIMessage } from "../../protocol/message.ts";
 import type { Step } from "../../steps/model.ts";
 import type { ThrottleDeclaration } from "../../throttles/declaration.ts";
+import type { AgentFiles } from "../turns/files.ts";
 import type { AgentFacts } from "../conversation/command.ts";
+import type { SetWake, WakeSet } from "../service.ts";
 
 /** The context that an agent's function gets. */
 export type AgentContext<Message = UIMessage> = {
@@ -32,8 +34,23 @@ export type AgentContext<Message = UIMessage> = {
   readonly enqueue: TurnCall<{ readonly taskId: string }>;
   /** Starts a run of a flow, once per turn even if the turn starts over. */
   readonly start: TurnCall<{ readonly runId: string }>;
+  /**
+   * Has this session's agent asked at a time, or again and again. It is set once, as a step is: if the turn
+   * starts over, it is not set anew.
+   */
+  readonly wake: (wake: Omit<SetWake, "id" | "author">) => Promise<Pick<WakeSet, "key" | "atMs">>;
+  /** Set where the turn has no message to answer, but a wake: its key, and the time that it was set for. */
+  readonly woken?: { readonly key: string; readonly atMs: number };
+  /**
+   * The messages that have come since the turn began, or since the last call: of agents with
+   * `during: "steer"`, and none for others. Each is heard once. A turn that starts over hears it again where
+   * it did, behind the same steps. Not within a step.
+   */
+  readonly steering: () => Promise<readonly Message[]>;
   /** Stores what a function returns. If the turn starts over, the function isn't called again. */
   readonly step: Step;
+  /** The files of the conversation: `files.read(part)` has the bytes of a part. */
+  readonly files: AgentFiles;
   /**
    * Reports the tokens of a call to a model, for the turn and the answer's metadata. Not needed for models
    * with a throttle's `middleware()`, which knows them: of each model only the best source counts.
@@ -74,7 +91,7 @@ export type AgentSpec = {
   readonly name: string;
   readonly source: AgentSource<AgentFunction>;
   /** What happens to a message that arrives during a turn. */
-  readonly during: AgentFacts["during"];
+  readonly during: AgentFacts["during"] | "steer";
   /** With `during: "merge"`, how long to wait for further messages before the turn starts. */
   readonly debounceMs: number;
   readonly history: HistoryMode;
@@ -106,6 +123,8 @@ export type UrlSource = {
   readonly secrets: readonly string[];
   /** Whether it may be on this machine or in a private network, and without TLS. */
   readonly allowPrivate: boolean;
+  /** Default: the stream of the AI SDK. */
+  readonly protocol?: "ag-ui";
 };
 
 /**

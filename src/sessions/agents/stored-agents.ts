@@ -94,7 +94,12 @@ type SettingsOptions = {
 const maxAgents = 10_000;
 const maxSettingsBytes = 64 * 1024;
 const maxReplaceTries = 5;
-const settingNames = [...optionNames.filter((name) => name !== "throttle"), "url", "headers"];
+const settingNames = [
+  ...optionNames.filter((name) => name !== "throttle"),
+  "url",
+  "headers",
+  "protocol",
+];
 const compactionNames = ["when", "tokenBudget", "triggerRatio", "deadlineMs", "url", "headers"];
 const revisionRange = { min: 1, max: Number.MAX_SAFE_INTEGER };
 

@@ -36,7 +36,7 @@ export function fencesContract(scene: LogHarness): void {
         offset: at.offset + 1,
         recordId,
       });
-      expect(await scene.now(at)).toEqual(taken);
+      await expect.poll(() => scene.now(at)).toEqual(taken);
       expect(await scene.log.commit(at, busyRecord(id, 2))).toEqual({ type: "fenced" });
       const next = headOf(await scene.another.commit(taken!, busyRecord(id, 2)));
       expect(await scene.log.commit(at, busyRecord(id, 3))).toEqual({ type: "fenced" });
@@ -52,7 +52,7 @@ export function fencesContract(scene: LogHarness): void {
           ),
         );
         const won = tried.filter((each) => each !== undefined);
-        expect(won).toEqual([await scene.now(seen)]);
+        await expect.poll(async () => [await scene.now(seen)]).toEqual(won);
       }
     });
 
@@ -64,7 +64,7 @@ export function fencesContract(scene: LogHarness): void {
       for (const earlier of [before, seen]) {
         expect(await scene.another.take(earlier, owner)).toBeUndefined();
       }
-      expect(await scene.now(head)).toEqual(head);
+      await expect.poll(() => scene.now(head)).toEqual(head);
     });
 
     test("O2: a pod that takes a log again that it got has it, once", async () => {
@@ -75,7 +75,7 @@ export function fencesContract(scene: LogHarness): void {
       expect(await scene.log.take(seen, owner)).toEqual(first);
       const head = headOf(await scene.log.commit(first!, record()));
       expect(await scene.log.take(seen, owner)).toBeUndefined();
-      expect(await scene.now(head)).toEqual(head);
+      await expect.poll(() => scene.now(head)).toEqual(head);
     });
 
     test("a pod that takes a log gets nothing once it has given it up again", async () => {
@@ -84,7 +84,9 @@ export function fencesContract(scene: LogHarness): void {
       const taken = (await scene.log.take(seen, owner))!;
       await scene.log.release("pod-1", [taken]);
       expect(await scene.log.take(seen, owner)).toBeUndefined();
-      expect(await scene.now(taken)).toMatchObject({ owner: null, host: null, term: taken.term });
+      await expect
+        .poll(() => scene.now(taken))
+        .toMatchObject({ owner: null, host: null, term: taken.term });
     });
 
     test("a log that was released has no owner, and only its owner releases it", async () => {
@@ -95,9 +97,11 @@ export function fencesContract(scene: LogHarness): void {
       await scene.log.release("stranger", [taken]);
       await scene.log.release("leaving", []);
       const { logId, incarnation, term } = mine;
-      const free = await scene.now(mine);
-      expect(free).toMatchObject({ logId, incarnation, term, owner: null, host: null });
-      expect(await scene.now(lost)).toEqual(taken);
+      let free = mine;
+      await expect
+        .poll(async () => (free = await scene.now(mine)))
+        .toMatchObject({ logId, incarnation, term, owner: null, host: null });
+      await expect.poll(() => scene.now(lost)).toEqual(taken);
       const next = await take(scene.another, mine.logId, "another");
       expect(next).toMatchObject({ term: mine.term + 1, offset: free.offset + 1 });
     });
@@ -139,7 +143,7 @@ export function fencesContract(scene: LogHarness): void {
           type: "fenced",
         });
       }
-      expect(await scene.now(head)).toEqual(head);
+      await expect.poll(() => scene.now(head)).toEqual(head);
       expect(await busyAt(scene.another, head)).toEqual({ [id]: 3 });
     });
 
@@ -151,7 +155,7 @@ export function fencesContract(scene: LogHarness): void {
       for (const via of [scene.log, scene.another]) {
         expect(await via.commit(head, same)).toEqual(committed);
       }
-      expect(await scene.now(head)).toEqual(headOf(committed));
+      await expect.poll(() => scene.now(head)).toEqual(headOf(committed));
       expect(await busyAt(scene.another, headOf(committed))).toEqual({ [id]: 1 });
     });
 
@@ -163,7 +167,7 @@ export function fencesContract(scene: LogHarness): void {
       );
       for (const answer of answers) expect(answer).toEqual(answers[0]);
       expect(headOf(answers[0]!).offset).toBe(head.offset + 1);
-      expect(await scene.now(head)).toEqual(headOf(answers[0]!));
+      await expect.poll(() => scene.now(head)).toEqual(headOf(answers[0]!));
     });
 
     test("O1: of different records for one place, one gets it", async () => {
@@ -177,7 +181,8 @@ export function fencesContract(scene: LogHarness): void {
       const stored = ids.filter((_, at) => answers[at]!.type === "committed");
       expect(stored).toHaveLength(1);
       expect(answers.filter(({ type }) => type === "fenced")).toHaveLength(3);
-      expect(await busyAt(scene.log, await scene.now(head))).toEqual({ [stored[0]!]: 1 });
+      const busy = async () => busyAt(scene.log, await scene.now(head));
+      await expect.poll(busy).toEqual({ [stored[0]!]: 1 });
     });
 
     test("O1: of records of several logs at once, one that is fenced undoes no other", async () => {
@@ -189,14 +194,14 @@ export function fencesContract(scene: LogHarness): void {
         heads.map((head, at) => scene.log.commit(head, busyRecord(ids[at]!, 1))),
       );
       expect(fenced).toEqual({ type: "fenced" });
-      expect(await scene.now(lost)).toEqual(taken);
+      await expect.poll(() => scene.now(lost)).toEqual(taken);
       expect(await busyAt(scene.log, taken)).toEqual({});
       for (const [at, committed] of [
         [0, first],
         [2, last],
       ] as const) {
         expect(headOf(committed!)).toMatchObject({ offset: heads[at]!.offset + 1 });
-        expect(await scene.now(heads[at]!)).toEqual(headOf(committed!));
+        await expect.poll(() => scene.now(heads[at]!)).toEqual(headOf(committed!));
         expect(await busyAt(scene.log, headOf(committed!))).toEqual({ [ids[at]!]: 1 });
       }
     });
@@ -209,7 +214,7 @@ export function fencesContract(scene: LogHarness): void {
       const last = headOf(await scene.log.commit(next, busyRecord(id, 2)));
       const answers = [{ type: "fenced" }, { type: "committed", head: next }];
       expect(answers).toContainEqual(await scene.log.commit(head, first));
-      expect(await scene.now(head)).toEqual(last);
+      await expect.poll(() => scene.now(head)).toEqual(last);
       expect(await busyAt(scene.another, last)).toEqual({ [id]: 2 });
     });
   });

@@ -128,15 +128,20 @@ export function ownLogs(log: () => Log): OwnLogs {
   };
 }
 
+/** A server that is behind shows a head that the log has moved on from. */
+const takeTries = 20;
+
 export async function take(
   log: Pick<Log, "heads" | "take">,
   logId: number,
   podId = "pod-1",
 ): Promise<Head> {
-  const seen = (await log.heads())[logId]!;
-  const taken = await log.take(seen, { podId, host: null, recordId: fresh("take") });
-  if (!taken) throw new Error(`log ${logId} has moved on`);
-  return taken;
+  for (let tries = 1; tries <= takeTries; tries++) {
+    const seen = (await log.heads())[logId]!;
+    const taken = await log.take(seen, { podId, host: null, recordId: fresh("take") });
+    if (taken) return taken;
+  }
+  throw new Error(`log ${logId} has moved on`);
 }
 
 export function headOf(committed: CommitResult): Head {

@@ -79,7 +79,7 @@ export function recoveryContract(scene: LogHarness): void {
       await expect(scene.log.commit(head, said(large, maxRecordBytes))).rejects.toMatchObject({
         code: "payload_too_large",
       });
-      expect(await scene.now(head)).toEqual(head);
+      await expect.poll(() => scene.now(head)).toEqual(head);
       const next = headOf(await scene.log.commit(head, busyRecord(small, 1)));
       const taken = await take(scene.another, next.logId, "pod-2");
       const { busy } = await scene.another.recover(taken);

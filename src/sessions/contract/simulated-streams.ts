@@ -33,6 +33,8 @@ export type SimulatedStreams = {
   land(): Promise<void>;
   /** Deposes the leaders of all streams. */
   depose(): void;
+  /** Another program publishes to the subject of a log's marks, under no condition. */
+  stray(stream: string): void;
   /** What is really stored. */
   stored(stream: string): readonly StoredMessage[];
   readonly names: readonly string[];
@@ -65,6 +67,8 @@ export type StreamTroubles = {
   readonly behind: number;
   /** A read isn't answered. */
   readonly unread: number;
+  /** Messages of a batch are lost on their way. */
+  readonly holed: number;
 };
 
 export const noStreamTroubles: StreamTroubles = {
@@ -77,6 +81,7 @@ export const noStreamTroubles: StreamTroubles = {
   deposed: 0,
   behind: 0,
   unread: 0,
+  holed: 0,
 };
 
 type Answer = (answer: PublishAnswer) => void;
@@ -99,6 +104,8 @@ type Stream = {
 const lateMs = 6_000;
 const electionMs = [300, 2_000] as const;
 const deposedMs = 8_000;
+/** How many messages of a batch are lost at once. */
+const maxHole = 5;
 
 export function simulateStreams({
   clock,
@@ -293,7 +300,12 @@ export function simulateStreams({
     },
     async *readFrom(name, { from, to }) {
       const seen = await seenOf(name);
-      for (const message of seen?.slice(from, to) ?? []) {
+      const messages = seen?.slice(from, to) ?? [];
+      const isHoled = happens(servers.troubles.holed, "fault: hole in a batch");
+      const hole = isHoled ? between(random, 0, messages.length - 1) : messages.length;
+      const behind = hole + between(random, 1, maxHole);
+      for (const [place, message] of messages.entries()) {
+        if (place >= hole && place < behind) continue;
         if (happens(servers.troubles.behind / 5, "fault: replay cut")) return;
         yield message;
       }
@@ -344,6 +356,7 @@ export function simulateStreams({
       maxPayloadBytes: 8 * 1_024 * 1_024,
       flushes: [true, true, true],
       versions: ["2.15.1", "2.15.1", "2.15.1"],
+      silent: [],
     },
     refusal: undefined,
     async land() {
@@ -355,6 +368,14 @@ export function simulateStreams({
     },
     depose() {
       for (const stream of streams.values()) deposeLeader(stream);
+    },
+    stray(name) {
+      const stream = streams.get(name)!;
+      onEvent("fault: stray on the subject of marks");
+      const subject = stream.settings.subjects[0]!.replace(/>$/, "m");
+      const proposal = { message: { subject, headers: {}, body: Buffer.from("?") }, answer() {} };
+      stream.proposed.push(proposal);
+      later(() => commit(stream, proposal));
     },
     stored(name) {
       const stream = streams.get(name);

@@ -200,6 +200,37 @@ export function storedContract(kind: StoreKind, ids: Ids): void {
       expect(await scene.tasksOf(id)).toEqual([first.taskId, second.taskId]);
     });
 
+    test("S13: a task lets those run at once that it outdates, if its record is stored", async () => {
+      const head = await scene.own();
+      const id = fresh("session");
+      const far = { runAtMs: 32_503_680_000_000 };
+      const taskOf = (seq: number, outdates: readonly string[] = []) =>
+        startedTask(id, `${id}/${seq}`, { ...far, ...(outdates.length > 0 && { outdates }) });
+      const due = async () => {
+        const found = await scene.store.database.read(sql`
+          select task_id from ${table("task")}
+          where tenant = 'default' and task_id like ${`${id}/%`} and run_at < ${far.runAtMs}
+          order by task_id`);
+        return found.map((row) => row["task_id"]);
+      };
+      const commit = (at: typeof head, seq: number, outdates: readonly string[] = []) =>
+        scene.sound.commit(at, { ...messageRecord(id, seq), tasks: [taskOf(seq, outdates)] });
+      const next = headOf(await commit(head, 1));
+      expect(await commit(head, 2, [`${id}/1`])).toEqual({ type: "fenced" });
+      expect(await due()).toEqual([]);
+      const last = headOf(await commit(next, 2, [`${id}/1`, `${id}/none`]));
+      expect(await due()).toEqual([`${id}/1`]);
+      // One that has ended or runs stays as it is.
+      await scene.store.database.write([
+        sql`update ${table("task")} set status = 'completed', run_at = 5 where task_id = ${`${id}/1`}`,
+      ]);
+      headOf(await commit(last, 3, [`${id}/1`]));
+      const [row] = await scene.store.database.read(
+        sql`select run_at from ${table("task")} where task_id = ${`${id}/1`}`,
+      );
+      expect(Number(row!["run_at"])).toBe(5);
+    });
+
     test("S13: of records that share a transaction, the tasks of a fenced one aren't stored", async () => {
       const [one, other] = [await scene.own(), await scene.own()];
       const ids = [fresh("session"), fresh("session")] as const;

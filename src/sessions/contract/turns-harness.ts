@@ -1,3 +1,4 @@
+import { noFiles } from "./no-files.ts";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Clock, systemClock } from "../../base/clock.ts";
@@ -63,6 +64,7 @@ export type RunnerHarnessOptions = {
     | "network"
     | "throttles"
     | "agentOf"
+    | "files"
   >
 >;
 
@@ -118,6 +120,7 @@ export function createRunnerHarness(
     clock,
     random: seededRandom(1),
     log,
+    files: noFiles,
     journal: {
       ...journal,
       steps: (ref) => {
@@ -138,6 +141,7 @@ export function createRunnerHarness(
     enqueue: () => Promise.reject(new Error("nothing is enqueued here")),
     start: () => Promise.reject(new Error("nothing is started here")),
     prepareLater: () => Promise.reject(new Error("nothing is started here")),
+    setWake: () => Promise.reject(new Error("nothing is set here")),
     onEvent: (event) => void events.push(event),
     ...rest,
   });

@@ -1,5 +1,5 @@
 import type { ErrorCode } from "../../base/errors.ts";
-import type { Part } from "../../protocol/message.ts";
+import { estimateMessageTokens, type Part } from "../../protocol/message.ts";
 import type {
   CommandResult,
   DecidedEntry,
@@ -8,7 +8,7 @@ import type {
   Facts,
 } from "./command.ts";
 import { approvalsAt } from "./approvals.ts";
-import type { Header } from "./header.ts";
+import type { Header, WokenBy } from "./header.ts";
 
 /** A decision in progress. Each function returns a new draft and leaves its argument unchanged. */
 export type ConversationDraft = {
@@ -58,6 +58,31 @@ export function appendEntry(
   };
 }
 
+/** The entry that says what the answer or failure after it follows, with the message that was asked. */
+export function appendFired(
+  draft: ConversationDraft,
+  { key, atMs, author, message }: WokenBy,
+  { agent, upToSeq }: { readonly agent: string; readonly upToSeq?: number },
+  facts: Facts,
+): ConversationDraft {
+  const parts = message === undefined ? [] : [{ type: "text", text: message }];
+  return appendEntry(
+    draft,
+    {
+      kind: "wake",
+      role: "user",
+      author,
+      messageId: facts.newId(),
+      wake: { event: "fired", key, agent, atMs },
+      ...(upToSeq !== undefined && { upToSeq }),
+      tokens: estimateMessageTokens(parts),
+      parts,
+      clientId: null,
+    },
+    facts,
+  );
+}
+
 export function decided(draft: ConversationDraft, answer: Omit<CommandResult, "lastSeq">): Decided {
   return { type: "decided", ...draft, answer: { lastSeq: draft.header.lastSeq, ...answer } };
 }
@@ -71,7 +96,8 @@ export function refuseCommand(code: ErrorCode, message: string): CommandDecision
   return { type: "refused", code, message };
 }
 
-function previewOf(parts: readonly Part[]): string {
+/** The beginning of its text, empty if it has none. */
+export function previewOf(parts: readonly Part[]): string {
   for (const { type, text } of parts) {
     if (type !== "text" || typeof text !== "string") continue;
     const line = text.slice(0, previewScan).replace(/\s+/g, " ").trim();
@@ -80,3 +106,23 @@ function previewOf(parts: readonly Part[]): string {
   }
   return "";
 }
+
+/**
+ * True for an answer that shows nothing: no text, file, data or source, and no call that waits. Reasoning
+ * and calls that have ended are how its agent found out that there is nothing to say.
+ */
+export function saysNothing(parts: readonly Part[]): boolean {
+  return parts.every((part) => {
+    const { type, text, state } = part;
+    if (type === "step-start" || type === "reasoning") return true;
+    if (type === "text") return typeof text === "string" && text.trim() === "";
+    const isCall = type === "dynamic-tool" || type.startsWith("tool-");
+    return isCall && typeof state === "string" && endedCallStates.has(state);
+  });
+}
+
+const endedCallStates: ReadonlySet<string> = new Set([
+  "output-available",
+  "output-error",
+  "output-denied",
+]);

@@ -12,7 +12,7 @@ import type {
   Usage,
 } from "../../protocol/message.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
-import type { Header } from "./header.ts";
+import type { ForkStart, Header } from "./header.ts";
 
 /**
  * Everything that changes a session. Commands from outside carry an id, so that a repeat takes effect
@@ -27,7 +27,17 @@ export type Command =
       readonly users: readonly string[];
       /** JSON text. */
       readonly metadata: string | null;
+      /** The id was drawn for this command, so no session had it before. Callers outside can't say so. */
+      readonly isFresh?: true;
+      /** Set if it begins with entries of another session. */
+      readonly fork?: ForkStart;
+      /** Its first message, which is stored with it or not at all. */
+      readonly first?: NewEntry & Traced;
     }
+  /** Takes the id of a session that was never created, so that it never will be. */
+  | { readonly type: "abandon"; readonly sessionId: string; readonly tenant: string }
+  /** Refused if one of these agents is unknown, as a command is that names it. Changes nothing. */
+  | { readonly type: "check_agents"; readonly agents: readonly string[] }
   | ({ readonly type: "append"; readonly to?: string } & NewEntry & Traced & Starting)
   | ({
       readonly type: "tool_result";
@@ -91,6 +101,16 @@ export type Command =
       readonly attempt: number;
       readonly rows: readonly EndedStep[];
     } & Starting)
+  /**
+   * Asks which messages the turn may hear. With `heard`, it has heard these: the oldest of them, and the row
+   * that a later attempt hears them from.
+   */
+  | {
+      readonly type: "turn_hearing";
+      readonly epoch: number;
+      readonly attempt: number;
+      readonly heard?: { readonly seqs: readonly number[]; readonly row: EndedStep };
+    }
   /** No runner has confirmed the work for too long. `checkpoint` is the last one stored. */
   | {
       readonly type: "work_lost";
@@ -128,6 +148,38 @@ export type Command =
       readonly removeUsers?: readonly string[];
       readonly agents?: readonly string[];
     } & Audited)
+  | ({
+      readonly type: "wake_set";
+      readonly clientId: string;
+      readonly author: string;
+      readonly key: string;
+      readonly agent?: string;
+      readonly atMs: number;
+      readonly cron?: string;
+      readonly timezone?: string;
+      readonly message?: string;
+      /** The turn that sets it, if one does. */
+      readonly epoch?: number;
+      /** The one task among `tasks`, which fires it. */
+      readonly taskId: string;
+    } & Starting &
+      Audited)
+  /** Only the setting that this entry is about, so that a late copy cancels no later one. */
+  | ({
+      readonly type: "wake_cancel";
+      readonly key: string;
+      readonly setSeq: number;
+      readonly author: string;
+    } & Audited)
+  /** The time of a wake has come, and its task says so. With `next`, it is set again. */
+  | ({
+      readonly type: "wake_fired";
+      readonly key: string;
+      readonly taskId: string;
+      readonly message?: string;
+      readonly next?: { readonly taskId: string; readonly atMs: number };
+    } & Traced &
+      Starting)
   | ({ readonly type: "archive" } & Audited)
   | ({ readonly type: "unarchive" } & Audited)
   | ({ readonly type: "delete" } & Audited);
@@ -170,6 +222,8 @@ export type Reply = {
   readonly tokens: number;
   readonly error?: EntryError;
   readonly measured?: Measured;
+  /** Messages that an earlier attempt has heard never reached this one, which has answered without them. */
+  readonly unheard?: true;
 };
 
 /** What the runner has measured of an attempt. Absent in replies from earlier releases. */
@@ -225,6 +279,11 @@ export type Facts = {
 export type AgentFacts = {
   /** What happens to a message that arrives during a turn. */
   readonly during: "queue" | "interrupt" | "merge";
+  /**
+   * The turn itself hears such a message, if it comes to a step. Owners of an earlier release don't know it,
+   * and go by `during`, which is `queue` then.
+   */
+  readonly steers?: true;
   /** With `merge`, how long to wait for further messages before the turn starts. Default 500. */
   readonly debounceMs?: number;
   /** How many runners may be lost before the turn is given up. */
@@ -263,6 +322,8 @@ export type CommandResult = {
   /** False if there was nothing to do: a stop without a turn, or a past epoch. */
   readonly done?: boolean;
   readonly metadataVersion?: number;
+  /** The messages that a turn may hear, or those that it now has heard. */
+  readonly steering?: readonly number[];
 };
 
 export type CommandDecision =

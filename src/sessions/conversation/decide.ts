@@ -8,8 +8,10 @@ import {
   releaseCompaction,
 } from "./compaction.ts";
 import {
+  abandon,
   archive,
   changeMembers,
+  checkAgents,
   create,
   read,
   remove,
@@ -29,13 +31,15 @@ import {
   stopTurn,
 } from "./turns.ts";
 import { refuseCommand, unchanged } from "./append.ts";
+import { hear } from "./steering.ts";
+import { cancelWake, fireWake, setWake } from "./wakes.ts";
 import type { Compaction, Header, Turn, Work } from "./header.ts";
 
 /**
  * Decides what a command changes in a session. Pure: no clock, no randomness, no I/O. A session is idle,
  * in a turn or in a compaction, never in two of them:
  *
- * - idle → turn: a user's message, a tool result, a regeneration; a compaction comes first if it is due
+ * - idle → turn: a user's message, a tool result, a regeneration, a wake; a compaction comes first if it is due
  * - turn → turn: a message that the agent's policy lets interrupt it, or a pending request when it ends
  * - turn → compaction: the turn ended and a compaction is due
  * - compaction → turn: the compaction ended, well or not, and a request is pending
@@ -50,6 +54,7 @@ export function decideCommand(
   facts: Facts,
 ): CommandDecision {
   if (command.type === "create") return create(header, command, facts);
+  if (command.type === "abandon") return abandon(header, command, facts);
   if (!header) return refuseCommand("not_found", "there is no such session");
   if (header.status === "deleted") return decideDeleted(header, command);
   switch (command.type) {
@@ -71,6 +76,14 @@ export function decideCommand(
       return archive(header, facts);
     case "unarchive":
       return unarchive(header);
+    case "wake_set":
+      return setWake(header, command, facts);
+    case "wake_cancel":
+      return cancelWake(header, command, facts);
+    case "wake_fired":
+      return fireWake(header, command, facts);
+    case "check_agents":
+      return checkAgents(header, command, facts);
     case "delete":
       return remove(header);
     case "stop":
@@ -80,6 +93,7 @@ export function decideCommand(
     case "turn_waiting":
     case "checkpoint":
     case "turn_steps":
+    case "turn_hearing":
     case "work_lost":
     case "stop_expired":
     case "debounced":
@@ -102,6 +116,7 @@ type WorkCommand = Extract<
       | "turn_waiting"
       | "checkpoint"
       | "turn_steps"
+      | "turn_hearing"
       | "work_lost"
       | "stop_expired"
       | "debounced"
@@ -125,15 +140,21 @@ function decideDeleted(header: Header, command: Command): CommandDecision {
     case "members":
     case "archive":
     case "unarchive":
+    case "wake_set":
+    case "wake_cancel":
+    case "check_agents":
       return refuseCommand("not_found", "there is no such session");
     case "create":
+    case "abandon":
     case "delete":
+    case "wake_fired":
     case "turn_finished":
     case "turn_released":
     case "work_begun":
     case "turn_waiting":
     case "checkpoint":
     case "turn_steps":
+    case "turn_hearing":
     case "work_lost":
     case "stop_expired":
     case "debounced":
@@ -188,6 +209,8 @@ function decideTurn(
       return isRunning ? keepCheckpoint(header, command) : undefined;
     case "turn_steps":
       return isRunning ? keepSteps(header, turn, command) : undefined;
+    case "turn_hearing":
+      return isRunning ? hear(header, turn, command) : undefined;
     case "work_lost":
       return loseTurn(header, turn, command, facts);
     case "stop":
@@ -224,6 +247,7 @@ function decideCompaction(
     case "turn_waiting":
     case "checkpoint":
     case "turn_steps":
+    case "turn_hearing":
     case "stop_expired":
     case "debounced":
       return undefined;

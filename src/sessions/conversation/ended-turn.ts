@@ -44,6 +44,8 @@ function outcomeOf(turn: Turn, command: Command, { header, entries }: Decided): 
     ({ epoch, outcome }) => epoch === turn.epoch && outcome !== undefined,
   );
   if (answer?.outcome !== undefined) return answer.outcome;
+  // A turn that was woken and had nothing to say stores no answer.
+  if (command.type === "turn_finished") return command.reply.outcome;
   if (header.work?.epoch !== turn.epoch) return "dropped";
   return command.type === "turn_released" ? "released" : "lost";
 }

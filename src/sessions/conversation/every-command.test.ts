@@ -13,6 +13,7 @@ type State =
   | "idle"
   | "waiting"
   | "running"
+  | "steered"
   | "runnerless"
   | "without a permit"
   | "stopping"
@@ -24,6 +25,11 @@ const states: Record<State, () => ConversationHarness> = {
   idle: () => answered(compacted),
   waiting: () => then(answered({ ...compacted, during: "merge" }), (talk) => talk.say("more")),
   running: () => then(answered(compacted), (talk) => talk.say("more")),
+  steered: () =>
+    then(answered({ ...compacted, steers: true }), (talk) => {
+      talk.say("more");
+      talk.say("and this");
+    }),
   runnerless: () =>
     then(answered(compacted), (talk) => {
       talk.runner = null;
@@ -72,6 +78,7 @@ const commands = {
     users: [],
     metadata: null,
   }),
+  abandon: () => ({ type: "abandon", sessionId: "s", tenant: "t" }),
   append: () => ({ type: "append", clientId: "c", messageId: "c", ...said }),
   "append to another": () => ({
     type: "append",
@@ -105,6 +112,23 @@ const commands = {
   "turn_waiting no more": (at) => ({ type: "turn_waiting", ...at, count: 2 }),
   checkpoint: (at) => ({ type: "checkpoint", ...at, body: "{}" }),
   turn_steps: (at) => ({ type: "turn_steps", ...at, rows: [] }),
+  turn_hearing: (at) => ({ type: "turn_hearing", ...at }),
+  "turn_hearing of a message": (at) => ({
+    type: "turn_hearing",
+    ...at,
+    heard: {
+      seqs: [4],
+      row: {
+        key: "@taken[1]",
+        seq: 1,
+        kind: "done",
+        inputHash: null,
+        value: '{"seqs":[4]}',
+        tookMs: 1,
+        forgets: false,
+      },
+    },
+  }),
   work_lost: (at) => ({ type: "work_lost", ...at }),
   stop_expired: ({ epoch }) => ({ type: "stop_expired", epoch }),
   debounced: ({ epoch }) => ({ type: "debounced", epoch, upToSeq: 3 }),
@@ -120,6 +144,7 @@ const commands = {
   members: () => ({ type: "members", addUsers: ["bob"] }),
   archive: () => ({ type: "archive" }),
   unarchive: () => ({ type: "unarchive" }),
+  check_agents: () => ({ type: "check_agents", agents: ["other"] }),
   delete: () => ({ type: "delete" }),
 } satisfies Record<string, (numbers: Numbers) => Command>;
 
@@ -159,6 +184,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "same",
     waiting: "same",
     running: "same",
+    steered: "same",
     runnerless: "same",
     "without a permit": "same",
     stopping: "same",
@@ -166,10 +192,12 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     archived: "same",
     deleted: "conflict",
   },
+  abandon: {},
   append: {
     idle: "+user, turn 2.1, start_turn",
     waiting: "+user, turn 2.0, debounce",
     running: "+user, turn 2.1 with 1 waiting",
+    steered: "+user, turn 2.1 with 1 waiting",
     runnerless: "+user, turn 2.1 with 1 waiting",
     "without a permit": "+user, turn 2.1 without a permit with 1 waiting",
     stopping: "+user, turn 2.1 stopping with 1 waiting",
@@ -181,6 +209,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "+user, turn 2.1, start_turn",
     waiting: "+user, turn 2.0 with 1 waiting",
     running: "+user, turn 2.1 with 1 waiting",
+    steered: "+user, turn 2.1 with 2 waiting",
     runnerless: "+user, turn 2.1 with 1 waiting",
     "without a permit": "+user, turn 2.1 without a permit with 1 waiting",
     stopping: "+user, turn 2.1 stopping with 1 waiting",
@@ -192,6 +221,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "+system, idle",
     waiting: "+system, turn 2.0",
     running: "+system, turn 2.1",
+    steered: "+system, turn 2.1 with 1 waiting",
     runnerless: "+system, turn 2.1",
     "without a permit": "+system, turn 2.1 without a permit",
     stopping: "+system, turn 2.1 stopping",
@@ -203,6 +233,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "+tool_result, turn 2.1, start_turn",
     waiting: "+tool_result, turn 2.0 with 1 waiting",
     running: "+tool_result, turn 2.1 with 1 waiting",
+    steered: "+tool_result, turn 2.1 with 2 waiting",
     runnerless: "+tool_result, turn 2.1 with 1 waiting",
     "without a permit": "+tool_result, turn 2.1 without a permit with 1 waiting",
     stopping: "+tool_result, turn 2.1 stopping with 1 waiting",
@@ -214,6 +245,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "turn 2.1, start_turn",
     waiting: "turn 2.0 with 1 waiting",
     running: "turn 2.1 with 1 waiting",
+    steered: "turn 2.1 with 2 waiting",
     runnerless: "turn 2.1 with 1 waiting",
     "without a permit": "turn 2.1 without a permit with 1 waiting",
     stopping: "turn 2.1 stopping with 1 waiting",
@@ -224,6 +256,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
   stop: {
     waiting: "+stop, +stopped, idle",
     running: "+stop, turn 2.1 stopping, abort and keep",
+    steered: "+stop, turn 2.1 stopping with 1 waiting, abort and keep",
     runnerless: "+stop, +stopped, idle",
     "without a permit": "+stop, turn 2.1 stopping, abort and keep",
     stopping: "same",
@@ -231,12 +264,14 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
   },
   turn_finished: {
     running: "+completed, idle",
+    steered: "+completed, turn 3.1, start_turn",
     runnerless: "+completed, idle",
     "without a permit": "+completed, idle",
     stopping: "+completed, idle",
   },
   turn_released: {
     running: "turn 2.2, start_turn",
+    steered: "turn 2.2 with 1 waiting, start_turn",
     runnerless: "turn 2.2, start_turn",
     "without a permit": "turn 2.2, start_turn",
     stopping: "turn 2.2 stopping",
@@ -244,6 +279,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
   },
   work_begun: {
     running: "same",
+    steered: "same",
     runnerless: "same",
     "without a permit": "same",
     stopping: "same",
@@ -251,29 +287,48 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
   },
   turn_waiting: {
     running: "turn 2.1 without a permit",
+    steered: "turn 2.1 without a permit with 1 waiting",
     "without a permit": "same",
     stopping: "same",
   },
   "turn_waiting no more": {
     running: "turn 2.1",
+    steered: "turn 2.1 with 1 waiting",
     "without a permit": "turn 2.1",
     stopping: "same",
   },
   checkpoint: {
     running: "=checkpoint, same",
+    steered: "=checkpoint, same",
     runnerless: "=checkpoint, same",
     "without a permit": "=checkpoint, same",
     stopping: "=checkpoint, same",
   },
   turn_steps: {
     running: "=steps, turn 2.1",
+    steered: "=steps, turn 2.1 with 1 waiting",
     runnerless: "=steps, turn 2.1",
     "without a permit": "=steps, turn 2.1 without a permit",
     stopping: "=steps, turn 2.1 stopping",
   },
+  turn_hearing: {
+    running: "same",
+    steered: "same",
+    runnerless: "same",
+    "without a permit": "same",
+    stopping: "same",
+  },
+  "turn_hearing of a message": {
+    running: "same",
+    steered: "=steps, turn 2.1",
+    runnerless: "same",
+    "without a permit": "same",
+    stopping: "same",
+  },
   work_lost: {
     waiting: "turn 2.1, start_turn",
     running: "turn 2.2, start_turn",
+    steered: "turn 2.2 with 1 waiting, start_turn",
     runnerless: "turn 2.1, start_turn",
     "without a permit": "turn 2.2, start_turn",
     stopping: "+stopped, idle",
@@ -301,6 +356,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "=read, same",
     waiting: "=read, same",
     running: "=read, same",
+    steered: "=read, same",
     runnerless: "=read, same",
     "without a permit": "=read, same",
     stopping: "=read, same",
@@ -312,6 +368,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "=metadata, idle",
     waiting: "=metadata, turn 2.0",
     running: "=metadata, turn 2.1",
+    steered: "=metadata, turn 2.1 with 1 waiting",
     runnerless: "=metadata, turn 2.1",
     "without a permit": "=metadata, turn 2.1 without a permit",
     stopping: "=metadata, turn 2.1 stopping",
@@ -323,6 +380,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "idle",
     waiting: "turn 2.0",
     running: "turn 2.1",
+    steered: "turn 2.1 with 1 waiting",
     runnerless: "turn 2.1",
     "without a permit": "turn 2.1 without a permit",
     stopping: "turn 2.1 stopping",
@@ -334,6 +392,7 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     idle: "idle archived",
     waiting: "+stopped, idle archived",
     running: "turn 2.1 stopping archived, abort and keep",
+    steered: "turn 2.1 stopping archived with 1 waiting, abort and keep",
     runnerless: "+stopped, idle archived",
     "without a permit": "turn 2.1 stopping archived, abort and keep",
     stopping: "turn 2.1 stopping archived",
@@ -344,10 +403,23 @@ const expected: Record<keyof typeof commands, Partial<Record<State, string>>> = 
     archived: "idle",
     deleted: "not_found",
   },
+  check_agents: {
+    idle: "same",
+    waiting: "same",
+    running: "same",
+    steered: "same",
+    runnerless: "same",
+    "without a permit": "same",
+    stopping: "same",
+    compacting: "same",
+    archived: "same",
+    deleted: "not_found",
+  },
   delete: {
     idle: "idle deleted",
     waiting: "idle deleted",
     running: "idle deleted, abort and drop",
+    steered: "idle deleted, abort and drop",
     runnerless: "idle deleted",
     "without a permit": "idle deleted, abort and drop",
     stopping: "idle deleted, abort and drop",
@@ -373,6 +445,8 @@ const aboutWork = [
   "turn_waiting",
   "checkpoint",
   "turn_steps",
+  "turn_hearing",
+  "turn_hearing of a message",
   "work_lost",
   "stop_expired",
   "debounced",
@@ -399,11 +473,11 @@ describe.each(aboutWork)("a %s", (name) => {
   );
 });
 
-test("a session that isn't there can only be created", () => {
+test("a session that isn't there can only be created or given up", () => {
   const facts = { nowMs: 0, newId: () => "id", agent: () => plain, runnerFor: () => null };
   for (const [name, commandOf] of Object.entries(commands)) {
     const decision = decideCommand(undefined, commandOf({ epoch: 1, attempt: 1 }), facts);
     const code = decision.type === "refused" ? decision.code : "none";
-    expect(code).toBe(name === "create" ? "none" : "not_found");
+    expect(code).toBe(["create", "abandon"].includes(name) ? "none" : "not_found");
   }
 });

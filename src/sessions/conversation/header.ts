@@ -1,4 +1,4 @@
-import type { SessionState } from "../../protocol/message.ts";
+import type { SessionState, WakeView } from "../../protocol/message.ts";
 
 /**
  * Everything about a session except its entries. A log record carries whole headers, so applying one needs
@@ -13,6 +13,8 @@ export type Header = {
   /** The session's members. */
   readonly users: readonly string[];
   readonly status: "active" | "archived" | "deleted";
+  /** The session that it was forked from; absent in one that begins by itself. */
+  readonly parent?: ForkPlace;
   readonly lastSeq: number;
   /** The newest entry that replaces an earlier one; absent if none does. */
   readonly replacedSeq?: number;
@@ -47,7 +49,33 @@ export type Header = {
   readonly approvals?: SessionApprovals;
   /** Bytes of the entries that were stored while pods count them for quotas; absent before the first. */
   readonly bytes?: number;
+  /** The wakes that are set, in the order of their keys' first setting; absent before the first. */
+  readonly wakes?: readonly Wake[];
+  /**
+   * The tasks of wakes that were cancelled or ended by archiving since one was set last, so at most as many
+   * as a session has wakes.
+   */
+  readonly endedWakes?: readonly string[];
 };
+
+/** A wake that is set. At its time the task brings the command that fires it, and no other task can. */
+export type Wake = WakeView & { readonly taskId: string };
+
+/** What a turn was woken by. The message is asked after everything that the log has. */
+export type WokenBy = {
+  readonly key: string;
+  /** The time that it was set for. */
+  readonly atMs: number;
+  readonly author: string;
+  readonly message?: string;
+};
+
+/** Where a session was forked from: it begins with the entries of that session up to `atSeq`. */
+export type ForkPlace = { readonly sessionId: string; readonly atSeq: number };
+
+/** What a fork begins with, as its parent was at that place. */
+export type ForkStart = ForkPlace &
+  Pick<Header, "epoch" | "summarySeq" | "compactedSeq" | "tokens" | "preview" | "previewAuthor">;
 
 /** A tool call of an answer that waits for a person: to approve it, or to send it a signal. */
 export type PendingApproval = {
@@ -74,6 +102,10 @@ export type SessionApprovals = {
 /** Bounds the members, because every record about the session carries them. */
 export const maxAgents = 16;
 export const maxUsers = 100;
+/** Bounds the wakes likewise. */
+export const maxWakes = 20;
+/** Bounds the messages that wait to be heard. The next turn answers those that come then. */
+export const maxSteering = 100;
 
 export type Work = Turn | Compaction;
 
@@ -91,7 +123,9 @@ export type Turn = {
   readonly beganAtMs?: number;
   /** The turn answers the entries up to this one. */
   readonly upToSeq: number;
-  readonly trigger: "submit" | "regenerate" | "tool_result";
+  readonly trigger: "submit" | "regenerate" | "tool_result" | "wake";
+  /** Set exactly if its trigger is `wake`. */
+  readonly wake?: WokenBy;
   /** The message id of the answer, the same in every attempt. */
   readonly messageId: string;
   /** The entry that the answer replaces, if it continues or regenerates one. */
@@ -104,10 +138,23 @@ export type Turn = {
    */
   readonly waits?: { readonly attempt: number; readonly count: number };
   readonly alone?: SuspectStage;
+  /** Absent until a message has come that the turn may hear. */
+  readonly steering?: Steering;
   /** True once a step of the turn is stored. Messages no longer drop the turn, and its answer is kept. */
   readonly hasSteps?: true;
   /** The trace context of the command that started the turn, if it had one. */
   readonly trace?: string;
+};
+
+/**
+ * Messages that came while a turn works. Each is pending besides until it is heard, so that the next turn
+ * answers what this one ends without.
+ */
+export type Steering = {
+  /** The seqs of those that may be heard, the oldest first. */
+  readonly waiting: readonly number[];
+  /** The newest that was heard; 0 before the first. */
+  readonly heardSeq: number;
 };
 
 /**
@@ -140,15 +187,22 @@ export type Pending = {
   readonly trigger: Turn["trigger"];
   readonly replaces: number | null;
   readonly messageId: string;
+  readonly wake?: WokenBy;
   readonly trace?: string;
 };
 
 export function sessionStateOf({ work }: Pick<Header, "work">): SessionState {
   if (work === null) return { state: "idle" };
   if (work.type === "compaction") return { state: "compacting", epoch: work.epoch };
-  const { epoch, attempt, agent, messageId, upToSeq, stopping } = work;
+  const { epoch, attempt, agent, messageId, stopping } = work;
+  const upToSeq = heardUpTo(work);
   const state = !stopping && permitWaitsOf(work) % 2 === 1 ? "waiting" : "catching_up";
   return { state, epoch, attempt, agent, messageId, upToSeq, stopping };
+}
+
+/** The last entry that a turn answers, with what it has heard. */
+function heardUpTo({ upToSeq, steering }: Pick<Turn, "upToSeq" | "steering">): number {
+  return Math.max(upToSeq, steering?.heardSeq ?? 0);
 }
 
 /** How often this attempt has begun or ended waiting for a permit. */

@@ -1,6 +1,15 @@
 import type { Command, CommandDecision, Facts } from "./command.ts";
-import { maxAgents, type Header, newHeader, maxUsers } from "./header.ts";
+import {
+  type ForkPlace,
+  type ForkStart,
+  maxAgents,
+  type Header,
+  newHeader,
+  maxUsers,
+} from "./header.ts";
+import { append } from "./messages.ts";
 import { abortWork, continueAfterCompaction, stopRunner } from "./turns.ts";
+import { endedWakes } from "./wakes.ts";
 import { decided, startDraft, refuseCommand, unchanged, withHeader } from "./append.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
@@ -12,11 +21,13 @@ export function create(
   facts: Facts,
 ): CommandDecision {
   const { nowMs } = facts;
-  const { sessionId, tenant, metadata } = command;
+  const { sessionId, tenant, metadata, fork, first } = command;
   const agents = [...new Set(command.agents)];
   const users = [...new Set(command.users)];
   if (header) {
-    const isSame = header.tenant === tenant && areSame(header.agents, agents);
+    // The members of its parent may have changed since a fork was made.
+    const isAsGiven = fork ? isAt(header.parent, fork) : areSame(header.agents, agents);
+    const isSame = header.tenant === tenant && isAsGiven;
     return isSame && header.status !== "deleted"
       ? unchanged(header, { duplicate: true, metadataVersion: header.metadataVersion })
       : refuseCommand(
@@ -28,9 +39,40 @@ export function create(
   if (wrong) return wrong;
   const metadataVersion = metadata === null ? 0 : 1;
   const made = { sessionId, tenant, agents, users };
-  const created = newHeader(made, { nowMs, metadataVersion });
-  const decision = decided(startDraft(created), { done: true, metadataVersion });
-  return metadata === null ? decision : { ...decision, metadata };
+  const created = { ...newHeader(made, { nowMs, metadataVersion }), ...(fork && begunBy(fork)) };
+  const decision = first
+    ? append(created, { type: "append", ...first }, facts)
+    : decided(startDraft(created), { done: true, metadataVersion });
+  return metadata === null || decision.type === "refused" ? decision : { ...decision, metadata };
+}
+
+/** What a fork has of its parent. Its own turns come after all that its first entries tell of. */
+function begunBy({ sessionId, atSeq, ...facts }: ForkStart): Partial<Header> {
+  return { ...facts, parent: { sessionId, atSeq }, lastSeq: atSeq };
+}
+
+function isAt(one: ForkPlace | undefined, other: ForkPlace): boolean {
+  return one?.sessionId === other.sessionId && one.atSeq === other.atSeq;
+}
+
+/** What was to be created with this id comes too late from now on. */
+export function abandon(
+  header: Header | undefined,
+  { sessionId, tenant }: Of<"abandon">,
+  { nowMs }: Facts,
+): CommandDecision {
+  if (header) return unchanged(header, { done: false });
+  const taken = newHeader({ sessionId, tenant, agents: [], users: [] }, { nowMs });
+  return decided(withHeader(startDraft(taken), { status: "deleted" }), { done: true });
+}
+
+/** For a fork, before anything is stored for it: what its creation would say of its agents. */
+export function checkAgents(
+  header: Header,
+  { agents }: Of<"check_agents">,
+  facts: Facts,
+): CommandDecision {
+  return unknownOf(agents, facts) ?? unchanged(header, { done: true });
 }
 
 /** Sets a user's read position. Only members have one. */
@@ -75,7 +117,11 @@ export function changeMembers(
 export function archive(header: Header, facts: Facts): CommandDecision {
   if (header.status === "archived") return unchanged(header, { done: false });
   const { work } = header;
-  const archived = withHeader(startDraft(header), { status: "archived" });
+  const archived = withHeader(startDraft(header), {
+    status: "archived",
+    ...(header.wakes && { wakes: [] }),
+    ...endedWakes(header),
+  });
   if (!work) return decided(archived, { done: true });
   if (work.type === "turn") return decided(stopRunner(archived, work, facts), { done: true });
   const aborted = withHeader(abortWork(archived, { keep: false }), { work: null });
@@ -99,6 +145,8 @@ export function remove(header: Header): CommandDecision {
     preview: "",
     previewAuthor: "",
     ...(header.approvals && { approvals: { seq: header.lastSeq, calls: [] } }),
+    ...(header.wakes && { wakes: [] }),
+    ...(header.endedWakes && { endedWakes: [] }),
   });
   return decided(dropped, { done: true });
 }

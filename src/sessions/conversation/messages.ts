@@ -12,6 +12,7 @@ import {
 import { withResults } from "./approvals.ts";
 import type { Header } from "./header.ts";
 import { addPending } from "./pending.ts";
+import { withSteering } from "./steering.ts";
 import {
   abortWork,
   agentFacts,
@@ -49,7 +50,7 @@ export function append(header: Header, command: Of<"append">, facts: Facts): Com
     trigger: "submit",
     replaces: null,
     messageId: facts.newId(),
-    ...traceOf(command),
+    ...tracedBy(command),
   };
   const next = submit(header, markCompactionDue(stored, agent, facts), request, facts);
   return next ? decided(next, { seq, done: true }) : tooManyPending();
@@ -120,7 +121,7 @@ function submit(
   facts: Facts,
 ): ConversationDraft | undefined {
   const { work } = before;
-  const { during } = agentFacts(facts, request.agent);
+  const { during, steers } = agentFacts(facts, request.agent);
   if (!work) {
     // The message is queued outside the summary's range, so that its agent sees it in full.
     const waiting = queueRequest(before, draft, request);
@@ -134,9 +135,12 @@ function submit(
     const moved = withHeader(draft, { work: { ...work, upToSeq } });
     return withEffect(moved, { type: "debounce", epoch, upToSeq });
   }
-  // A turn that is being stopped will still store its answer.
-  if (!isOwnTurn || work.stopping || during === "queue")
-    return queueRequest(before, draft, request);
+  // A turn that is being stopped will still store its answer, and only one that was woken can ask that.
+  if (!isOwnTurn || work.stopping || work.wake) return queueRequest(before, draft, request);
+  if (during === "queue") {
+    const waiting = queueRequest(before, draft, request);
+    return waiting && steers ? withSteering(before, waiting, work) : waiting;
+  }
   // What its steps have done has happened, so the answer is kept and says so.
   if (work.hasSteps) {
     const waiting = queueRequest(before, draft, request);
@@ -162,11 +166,11 @@ function continueAt(
 ): ConversationDraft | undefined {
   const { type: trigger, target } = command;
   const { author: agent, seq: replaces, messageId } = target;
-  const request: TurnRequest = { agent, trigger, replaces, messageId, ...traceOf(command) };
+  const request: TurnRequest = { agent, trigger, replaces, messageId, ...tracedBy(command) };
   return before.work ? queueRequest(before, draft, request) : startTurn(draft, request, facts);
 }
 
-function queueRequest(
+export function queueRequest(
   before: Header,
   draft: ConversationDraft,
   request: TurnRequest,
@@ -176,7 +180,7 @@ function queueRequest(
   return pending && withHeader(draft, { pending });
 }
 
-function traceOf({ trace }: Traced): Traced {
+export function tracedBy({ trace }: Traced): Traced {
   return trace === undefined ? {} : { trace };
 }
 
@@ -195,15 +199,15 @@ function replaced(): CommandDecision {
   return { type: "refused", code: "conflict", message, details: { replaced: true } };
 }
 
-function archived(): CommandDecision {
+export function archived(): CommandDecision {
   return refuseCommand("conflict", "the session is archived: unarchive it first");
 }
 
-function noSuchAgent(agent: string): CommandDecision {
+export function noSuchAgent(agent: string): CommandDecision {
   return refuseCommand("invalid_input", `the session has no agent ${agent}`);
 }
 
-function tooManyPending(): CommandDecision {
+export function tooManyPending(): CommandDecision {
   return refuseCommand(
     "overloaded",
     "too many requests are pending in this session: wait for answers",

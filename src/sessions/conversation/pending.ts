@@ -1,9 +1,12 @@
-import type { Header, Pending, Turn } from "./header.ts";
+import type { Compaction, Header, Pending, Turn } from "./header.ts";
 
 /** Bounds the header. Messages to one agent wait together and count once. */
 export const maxPending = 16;
 
-type PendingRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace"> & {
+type PendingRequest = Pick<
+  Turn,
+  "agent" | "trigger" | "replaces" | "messageId" | "wake" | "trace"
+> & {
   /** The first pending entry, and the header's `tokens` before it. */
   readonly fromSeq: number;
   readonly tokensBefore: number;
@@ -11,8 +14,8 @@ type PendingRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" 
 
 /**
  * Adds a request that has to wait. A later message to the same agent joins the earlier ones, as does a
- * later result for the same message or a repeated regeneration: each keeps the first one's position. Every
- * other request waits on its own. Undefined if the limit is reached.
+ * later result for the same message, a repeated regeneration, or a wake that fires again: each keeps the
+ * first one's position, and of a wake the later time and message count. Every other request waits on its own. Undefined if the limit is reached.
  */
 export function addPending(
   header: Pick<Header, "pending" | "lastSeq">,
@@ -21,7 +24,9 @@ export function addPending(
   const { pending, lastSeq } = header;
   const same = pending.findIndex((each) => isSame(each, request));
   if (same >= 0) {
-    return pending.map((each, at) => (at === same ? { ...each, upToSeq: lastSeq } : each));
+    const { wake } = request;
+    const later = { upToSeq: lastSeq, ...(wake && { wake }) };
+    return pending.map((each, at) => (at === same ? { ...each, ...later } : each));
   }
   if (pending.length >= maxPending) return undefined;
   return [...pending, { ...request, upToSeq: lastSeq }];
@@ -46,9 +51,31 @@ export function withReplaced(
   );
 }
 
-function isSame(pending: Pending, { agent, trigger, messageId }: PendingRequest): boolean {
+/**
+ * The range that a summary made now covers: everything before the first pending entry, because an agent
+ * must see in full what it is to answer. Undefined if the range has nothing new.
+ */
+export function summaryRangeOf(header: Header): Pick<Compaction, "toSeq" | "tokens"> | undefined {
+  const { lastSeq, compactedSeq, summarySeq, tokens, pending } = header;
+  let range = { toSeq: lastSeq, tokens };
+  for (const { fromSeq, tokensBefore } of pending) {
+    if (fromSeq <= range.toSeq) range = { toSeq: fromSeq - 1, tokens: tokensBefore };
+  }
+  // The last summary comes after its own range, among later entries.
+  const isSummaryWithin = summarySeq > compactedSeq && summarySeq <= range.toSeq;
+  const newEntries = range.toSeq - compactedSeq - (isSummaryWithin ? 1 : 0);
+  return newEntries > 0 ? range : undefined;
+}
+
+function isSame(pending: Pending, { agent, trigger, messageId, wake }: PendingRequest): boolean {
   if (pending.agent !== agent || pending.trigger !== trigger) return false;
+  if (wake) return pending.wake?.key === wake.key;
   return trigger === "submit" || pending.messageId === messageId;
+}
+
+/** The messages to an agent that wait for a turn. */
+export function submitTo(pending: readonly Pending[], agent: string): Pending | undefined {
+  return pending.find((each) => isSubmitTo(each, agent));
 }
 
 function isSubmitTo(pending: Pending, agent: string): boolean {

@@ -11,8 +11,14 @@ import {
 
 const names = ["a", "b", "c"];
 
-const anyAgent: fc.Arbitrary<AgentFacts> = fc.record({
-  during: fc.constantFrom("queue", "interrupt", "merge"),
+const anyDuring: fc.Arbitrary<Pick<AgentFacts, "during" | "steers">> = fc.constantFrom(
+  { during: "queue" },
+  { during: "interrupt" },
+  { during: "merge" },
+  { during: "queue", steers: true },
+);
+
+const anyPolicy: fc.Arbitrary<Pick<AgentFacts, "attempts" | "compaction">> = fc.record({
   attempts: fc.integer({ min: 1, max: 3 }),
   compaction: fc.option(
     fc.record({
@@ -23,6 +29,10 @@ const anyAgent: fc.Arbitrary<AgentFacts> = fc.record({
     { nil: null },
   ),
 });
+
+const anyAgent: fc.Arbitrary<AgentFacts> = fc
+  .tuple(anyDuring, anyPolicy)
+  .map(([during, policy]) => ({ ...during, ...policy }));
 
 type Op =
   | "say"
@@ -40,12 +50,16 @@ type Op =
   | "debounce"
   | "checkpoint"
   | "steps"
+  | "hear"
   | "permit"
   | "compact"
   | "members"
   | "archive"
   | "unarchive"
   | "delete"
+  | "wake"
+  | "unwake"
+  | "fire"
   | "runner";
 
 // What people do often comes often, so that most of it meets something under way.
@@ -59,7 +73,8 @@ const anyOp: fc.Arbitrary<{ op: Op; pick: number }> = fc.record({
       weight: 2,
       arbitrary: fc.constantFrom<Op[]>("expire", "checkpoint", "steps", "compact", "note"),
     },
-    { weight: 3, arbitrary: fc.constant<Op>("permit") },
+    { weight: 3, arbitrary: fc.constantFrom<Op[]>("permit", "hear") },
+    { weight: 3, arbitrary: fc.constantFrom<Op[]>("wake", "fire", "fire", "unwake") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("runner", "runner", "members") },
     { weight: 1, arbitrary: fc.constantFrom<Op[]>("archive", "unarchive", "unarchive", "delete") },
   ),
@@ -83,6 +98,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
   const talk = startConversation(agents);
   const questions: Question[] = [];
   const turns = new Map<number, Turn>();
+  const heard = new Set<number>();
   /** How often each attempt was said to begin or end to wait for a permit. */
   const waits = new Map<string, number>();
   let asked = 0;
@@ -181,6 +197,7 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         ask({ type: "turn_finished", ...other, reply });
         ask({ type: "checkpoint", ...other, body: "{}" });
         ask({ type: "turn_steps", ...other, rows: [] });
+        ask({ type: "turn_hearing", ...other });
         ask({ type: "compaction_finished", ...other, parts: [], tokens: 1 });
         ask({ type: "work_lost", ...other });
         ask({ type: "work_begun", ...other });
@@ -211,8 +228,25 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
         return void ask({ type: "checkpoint", epoch, attempt, body: "{}" });
       case "steps":
         return void ask({ type: "turn_steps", epoch, attempt, rows: [] });
+      case "hear":
+        return hear(pick);
       case "permit":
         return void ask({ type: "turn_waiting", epoch, attempt, count: 1 + (pick % 5) });
+      case "wake": {
+        const key = `key-${pick % 3}`;
+        const taskId = `task-${asked}`;
+        const cron = pick % 2 === 0 ? { cron: "0 * * * *" } : {};
+        const to = agent === undefined ? {} : { agent };
+        const wake = { clientId, author: "ann", key, atMs: asked, taskId, ...cron, ...to };
+        return void ask({ type: "wake_set", ...wake });
+      }
+      case "unwake": {
+        const wake = header.wakes?.[pick % 2];
+        const { key = "key-0", setSeq = 1 } = wake ?? {};
+        return void ask({ type: "wake_cancel", key, setSeq, author: "ann" });
+      }
+      case "fire":
+        return fire(pick);
       case "compact":
         return void ask({ type: "compact", ...(agent !== undefined && { agent }) });
       case "members":
@@ -227,6 +261,54 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
     }
   }
 
+  /** As the task of a wake does, which may run again after it was done. */
+  function fire(pick: number): void {
+    const wake = talk.header.wakes?.[pick % 2];
+    if (!wake) return;
+    const { key, taskId, cron } = wake;
+    const next = { taskId: `task-${++asked}`, atMs: asked };
+    const command = { type: "wake_fired", key, taskId, ...(cron && { next }) } as const;
+    const before = asksOf(talk.header, key);
+    const isMember = talk.header.agents.includes(wake.agent);
+    const decision = ask(command);
+    if (decision.type === "refused" || talk.header.status !== "active") return;
+    // Asked now or next, or seen to have failed; and then not a second time.
+    if (isMember) expect(asksOf(talk.header, key)).toBe(Math.max(before, 1));
+    else expect(talk.entries.at(-1)).toMatchObject({ outcome: "failed" });
+    expect(ask(command)).toMatchObject({ entries: [], effects: [], answer: { done: false } });
+  }
+
+  function hear(pick: number): void {
+    const { epoch, attempt } = talk.header.work ?? { epoch: talk.header.epoch, attempt: 1 };
+    const looked = ask({ type: "turn_hearing", epoch, attempt });
+    const waiting = (looked.type === "decided" && looked.answer.steering) || [];
+    if (waiting.length === 0) return;
+    const { agent } = talk.header.work!;
+    expect(waiting.filter((seq) => heard.has(seq))).toEqual([]);
+    for (const seq of waiting) {
+      expect(questions).toContainEqual({ seq, agent, isSubmit: true });
+    }
+    const seqs = waiting.slice(0, 1 + (pick % waiting.length));
+    for (const seq of seqs) heard.add(seq);
+    const key = `@taken[${heard.size}]`;
+    const numbers = { seq: heard.size, tookMs: 1, forgets: false, inputHash: null };
+    const row = { key, kind: "done", value: JSON.stringify({ seqs }), ...numbers } as const;
+    const command = { type: "turn_hearing", epoch, attempt, heard: { seqs, row } } as const;
+    expect(ask(command)).toMatchObject({ answer: { steering: seqs }, steps: { rows: [row] } });
+    const { header } = talk;
+    // Sent again, because its outcome wasn't known, it is the same.
+    const again = ask(command);
+    expect(again).toMatchObject({ header, answer: { steering: seqs } });
+    expect(again).not.toHaveProperty("steps");
+    // Nothing is left for the next turn but what it hasn't heard.
+    const left = header.pending.filter((each) => each.agent === agent && each.trigger === "submit");
+    expect(left.length).toBe(
+      questions.some((each) => each.agent === agent && each.isSubmit && each.seq > seqs.at(-1)!)
+        ? 1
+        : 0,
+    );
+  }
+
   function finish(pick: number): void {
     const { work } = talk.header;
     if (!work) return;
@@ -236,6 +318,12 @@ function watch(agents: Readonly<Record<string, AgentFacts>>): Watched {
   }
 
   return { talk, questions, turns, ask, play };
+}
+
+/** How often an agent is being asked by a wake of this key, or will be. */
+function asksOf({ work, pending }: Header, key: string): number {
+  const turns = [...(work?.type === "turn" ? [work] : []), ...pending];
+  return turns.filter(({ wake }) => wake?.key === key).length;
 }
 
 function isNow({ work }: Header, command: { epoch?: number; attempt?: number }): boolean {
@@ -258,6 +346,7 @@ function isAnswered(
     if (entry.seq <= seq || entry.author !== agent || entry.role !== "assistant") return false;
     if (entry.epoch === undefined) return true;
     const turn = turns.get(entry.epoch)!;
+    if ((turn.steering?.heardSeq ?? 0) >= seq) return true;
     return turn.upToSeq >= seq && (!isSubmit || turn.trigger === "submit");
   });
 }

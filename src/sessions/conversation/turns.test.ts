@@ -7,7 +7,7 @@ import {
   textParts,
 } from "../contract/conversation-harness.ts";
 import type { Target } from "./command.ts";
-import type { Turn } from "./header.ts";
+import { maxSteering, sessionStateOf, type Turn } from "./header.ts";
 import { maxPending } from "./pending.ts";
 import { countedFromAttempt } from "./turns.ts";
 
@@ -604,5 +604,123 @@ describe("a turn that has stored steps", () => {
     const checkpoint = { outcome: "cut", parts: textParts("ordered"), tokens: 1 } as const;
     talk.ask({ type: "work_lost", ...numbersOf(talk), checkpoint });
     expect(talk.entries.at(-1)).toMatchObject({ outcome: "stopped", parts: checkpoint.parts });
+  });
+});
+
+describe("a turn that hears messages", () => {
+  const steered = { ...plain, steers: true } as const;
+  const rowOf = (seqs: readonly number[], seq = 1) => ({
+    key: `@taken[${seq}]`,
+    seq,
+    kind: "done" as const,
+    inputHash: null,
+    value: JSON.stringify({ seqs }),
+    tookMs: 1,
+    forgets: false,
+  });
+  const look = (talk: ConversationHarness) => {
+    const decision = talk.ask({ type: "turn_hearing", ...numbersOf(talk) });
+    return decision.type === "decided" ? decision.answer.steering : undefined;
+  };
+  const hear = (talk: ConversationHarness, seqs: readonly number[], at = numbersOf(talk)) =>
+    talk.ask({ type: "turn_hearing", ...at, heard: { seqs, row: rowOf(seqs) } });
+
+  test("goes on, and the next one doesn't answer what it has heard", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    talk.say("two");
+    expect(talk.effects).toEqual([]);
+    expect(talk.header.pending).toMatchObject([{ fromSeq: 2, upToSeq: 2 }]);
+    expect(look(talk)).toEqual([2]);
+    expect(hear(talk, [2])).toMatchObject({
+      answer: { steering: [2] },
+      steps: { epoch: 1, attempt: 1, rows: [{ key: "@taken[1]", value: '{"seqs":[2]}' }] },
+    });
+    expect(sessionStateOf(talk.header)).toMatchObject({ epoch: 1, upToSeq: 2 });
+    expect(look(talk)).toEqual([]);
+    talk.finish("both");
+    expect(talk.header).toMatchObject({ work: null, pending: [] });
+    expect(talk.entries.at(-1)).toMatchObject({ seq: 3, upToSeq: 2, beganSeq: 1 });
+  });
+
+  test("leaves what comes behind that to the next turn, if it ends before", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    talk.say("two");
+    expect(look(talk)).toEqual([2]);
+    talk.say("three");
+    hear(talk, [2]);
+    talk.finish("one and two");
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, upToSeq: 4, trigger: "submit" });
+    expect(turnOf(talk).steering).toBeUndefined();
+  });
+
+  test("gives what it has heard to its later attempts alone", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    talk.say("two");
+    const first = numbersOf(talk);
+    talk.ask({ type: "work_lost", ...first });
+    expect(hear(talk, [2], first)).toMatchObject({ answer: { done: false } });
+    expect(look(talk)).toEqual([2]);
+    hear(talk, [2]);
+    talk.ask({ type: "work_lost", ...numbersOf(talk) });
+    expect(look(talk)).toEqual([]);
+    expect(turnOf(talk)).toMatchObject({ attempt: 3, steering: { waiting: [], heardSeq: 2 } });
+  });
+
+  test("hears none of another agent's, none once it is stopped, and none of one that was woken", () => {
+    const talk = startConversation({ helper: steered, other: plain });
+    talk.say("one");
+    talk.say("for the other", { to: "other" });
+    expect(look(talk)).toEqual([]);
+    talk.say("two");
+    expect(look(talk)).toEqual([3]);
+    talk.ask({ type: "stop" });
+    expect(look(talk)).toEqual([]);
+    expect(hear(talk, [3])).toMatchObject({ header: talk.header, answer: { steering: [] } });
+    talk.finish("as far as it came");
+    expect(turnOf(talk)).toMatchObject({ agent: "other" });
+    talk.finish("the other's");
+    expect(turnOf(talk)).toMatchObject({ agent: "helper", upToSeq: 6 });
+  });
+
+  test("hears a hundred that wait, and the next turn answers all that come then", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    for (let at = 0; at < 150; at++) talk.say("more");
+    const seqs = look(talk)!;
+    expect(seqs).toEqual(Array.from({ length: maxSteering }, (_, at) => at + 2));
+    hear(talk, seqs);
+    // Those that wait came before it.
+    talk.say("and more");
+    expect(look(talk)).toEqual([]);
+    talk.finish("the first hundred");
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, upToSeq: 153 });
+  });
+
+  test("hears while it goes on with a tool's result, and says up to where it has answered", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    talk.finish("answer");
+    const target = { seq: 2, messageId: talk.entries[1]!.messageId, author: "helper" };
+    const result = { clientId: "r", author: "ann", messageId: target.messageId, results: [] };
+    talk.ask({ type: "tool_result", ...result, target, tokens: 1 });
+    talk.say("two");
+    expect(look(talk)).toEqual([4]);
+    hear(talk, [4]);
+    talk.finish("the rest of it");
+    expect(talk.entries.at(-1)).toMatchObject({ replaces: 2, upToSeq: 4, beganSeq: 3 });
+    expect(talk.header.work).toBeNull();
+  });
+
+  test("whose answer lacks what an earlier attempt has heard is followed by one that has it", () => {
+    const talk = startConversation({ helper: steered });
+    talk.say("one");
+    talk.say("two");
+    hear(talk, [2]);
+    const reply = { outcome: "completed", parts: [], tokens: 1, unheard: true } as const;
+    talk.ask({ type: "turn_finished", ...numbersOf(talk), reply });
+    expect(turnOf(talk)).toMatchObject({ epoch: 2, trigger: "submit", upToSeq: 3 });
   });
 });

@@ -15,23 +15,22 @@ import {
   unchanged,
   withEffect,
   appendEntry,
+  appendFired,
+  saysNothing,
   withHeader,
 } from "./append.ts";
-import {
-  type Compaction,
-  type Header,
-  type Pending,
-  permitWaitsOf,
-  type Turn,
-  type Work,
-} from "./header.ts";
+import { type Header, type Pending, permitWaitsOf, type Turn, type Work } from "./header.ts";
 import { withAnswer } from "./approvals.ts";
-import { withoutSubmitsTo, withReplaced } from "./pending.ts";
+import { withUnheard } from "./steering.ts";
+import { summaryRangeOf, withoutSubmitsTo, withReplaced } from "./pending.ts";
 
 type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>;
 
 /** What a new turn answers, and which message it makes. */
-export type TurnRequest = Pick<Turn, "agent" | "trigger" | "replaces" | "messageId" | "trace">;
+export type TurnRequest = Pick<
+  Turn,
+  "agent" | "trigger" | "replaces" | "messageId" | "wake" | "trace"
+>;
 
 /** From this attempt on, every loss of a suspect counts: it may kill pods only after its time alone. */
 export const countedFromAttempt = 8;
@@ -231,7 +230,7 @@ export function startCompaction(
   facts: Facts,
 ): ConversationDraft | undefined {
   const { header } = draft;
-  const range = rangeOf(header);
+  const range = summaryRangeOf(header);
   // Turns do not wait for a summary: if no pod can make it, they go on without.
   const runner = range && facts.runnerFor(agent);
   if (!range || runner === null || runner === undefined) return undefined;
@@ -299,8 +298,9 @@ function finishWithReply(
   reply: Of<"turn_finished">["reply"],
   facts: Facts,
 ): CommandDecision {
-  const seq = header.lastSeq + 1;
-  return decided(endTurn(startDraft(header), turn, reply, facts), { seq, done: true });
+  const ended = endTurn(startDraft(header), turn, reply, facts);
+  const seq = ended.entries.find(({ outcome }) => outcome !== undefined)?.seq;
+  return decided(ended, { ...(seq !== undefined && { seq }), done: true });
 }
 
 /**
@@ -314,9 +314,13 @@ function endTurn(
   facts: Facts,
 ): ConversationDraft {
   const { outcome, parts, metadata, tokens, error } = reply;
+  if (turn.wake && outcome === "completed" && saysNothing(parts)) {
+    return continueSession(withHeader(draft, { work: null }), turn.agent, facts);
+  }
   const isReplacing = turn.replaces !== null && (parts.length > 0 || outcome === "completed");
+  const ended = withHeader(draft, { work: null });
   const stored = appendEntry(
-    withHeader(draft, { work: null }),
+    turn.wake ? appendFired(ended, turn.wake, turn, facts) : ended,
     {
       kind: "message",
       role: "assistant",
@@ -343,10 +347,11 @@ function endTurn(
   const answered = isOfMessage
     ? withHeader(stored, withAnswer(stored.header, { messageId, parts: open, nowMs: facts.nowMs }))
     : stored;
-  const ended = isReplacing
+  const answer = isReplacing
     ? withHeader(answered, { pending: withReplaced(pending, replaced), replacedSeq: lastSeq })
     : answered;
-  return continueSession(ended, turn.agent, facts);
+  const asked = reply.unheard ? withUnheard(answer, turn.agent, facts) : answer;
+  return continueSession(asked, turn.agent, facts);
 }
 
 /** The partial answer with this outcome. */
@@ -367,9 +372,13 @@ function continueSession(draft: ConversationDraft, agent: string, facts: Facts):
   return due || answerNext(open, facts);
 }
 
+/** Messages come before wakes: a turn that was woken sees them, and must not find them unanswered. */
 function answerNext(draft: ConversationDraft, facts: Facts): ConversationDraft {
-  const [next, ...pending] = draft.header.pending;
-  return next ? startTurn(withHeader(draft, { pending }), next, facts) : draft;
+  const { pending } = draft.header;
+  const next = pending.find(({ wake }) => !wake) ?? pending[0];
+  if (!next) return draft;
+  const rest = pending.filter((each) => each !== next);
+  return startTurn(withHeader(draft, { pending: rest }), next, facts);
 }
 
 /**
@@ -387,16 +396,21 @@ function dropUnanswerable(draft: ConversationDraft, facts: Facts): ConversationD
     .reduce((to, each) => unanswered(to, each, facts), withHeader(draft, { pending }));
 }
 
-function unanswered(draft: ConversationDraft, pending: Pending, facts: Facts): ConversationDraft {
-  const { agent, trigger, messageId } = pending;
+/** Ends a request that cannot be answered with a visible entry. */
+export function unanswered(
+  draft: ConversationDraft,
+  pending: TurnRequest & Partial<Pick<Pending, "upToSeq">>,
+  facts: Facts,
+): ConversationDraft {
+  const { agent, trigger, messageId, wake } = pending;
   return appendEntry(
-    draft,
+    wake ? appendFired(draft, wake, { agent }, facts) : draft,
     {
       kind: "message",
       role: "assistant",
       author: agent,
       messageId: trigger === "submit" ? messageId : facts.newId(),
-      ...answeredUpTo(pending),
+      ...(!wake && answeredUpTo(pending)),
       ...unansweredOutcome(draft.header, agent),
       tokens: 0,
       parts: [],
@@ -407,10 +421,18 @@ function unanswered(draft: ConversationDraft, pending: Pending, facts: Facts): C
 }
 
 /** Only messages of users are answered; a regeneration refers to an answer. */
-function answeredUpTo({ trigger, upToSeq }: Pick<Turn, "trigger" | "upToSeq">): {
+function answeredUpTo({
+  trigger,
+  upToSeq,
+  steering,
+}: Pick<Turn, "trigger" | "steering"> & { upToSeq?: number }): {
   upToSeq?: number;
+  beganSeq?: number;
 } {
-  return trigger === "submit" ? { upToSeq } : {};
+  const { heardSeq = 0 } = steering ?? {};
+  if (heardSeq > 0)
+    return { upToSeq: heardSeq, ...(upToSeq !== undefined && { beganSeq: upToSeq }) };
+  return (trigger === "submit" || trigger === "wake") && upToSeq !== undefined ? { upToSeq } : {};
 }
 
 function unansweredOutcome(
@@ -435,7 +457,7 @@ function startOver(
 }
 
 function newTurn(header: Header, request: TurnRequest): Turn {
-  const { agent, trigger, replaces, messageId, trace } = request;
+  const { agent, trigger, replaces, messageId, wake, trace } = request;
   return {
     type: "turn",
     epoch: header.epoch + 1,
@@ -448,6 +470,7 @@ function newTurn(header: Header, request: TurnRequest): Turn {
     messageId,
     replaces,
     stopping: false,
+    ...(wake && { wake }),
     ...(trace !== undefined && { trace }),
   };
 }
@@ -473,20 +496,4 @@ function isDue(header: Header, { tokenBudget, triggerRatio }: CompactionFacts): 
   if (failedAtTokens === 0) return true;
   const doublings = Math.min(Math.max(compactionFailures - 1, 0), 10);
   return tokens >= failedAtTokens + 0.1 * tokenBudget * 2 ** doublings;
-}
-
-/**
- * The range that a summary made now covers: everything before the first pending entry, because an agent
- * must see in full what it is to answer. Undefined if the range has nothing new.
- */
-function rangeOf(header: Header): Pick<Compaction, "toSeq" | "tokens"> | undefined {
-  const { lastSeq, compactedSeq, summarySeq, tokens, pending } = header;
-  let range = { toSeq: lastSeq, tokens };
-  for (const { fromSeq, tokensBefore } of pending) {
-    if (fromSeq <= range.toSeq) range = { toSeq: fromSeq - 1, tokens: tokensBefore };
-  }
-  // The last summary comes after its own range, among later entries.
-  const isSummaryWithin = summarySeq > compactedSeq && summarySeq <= range.toSeq;
-  const newEntries = range.toSeq - compactedSeq - (isSummaryWithin ? 1 : 0);
-  return newEntries > 0 ? range : undefined;
 }

@@ -4,6 +4,7 @@ import type { Bus } from "../../bus/bus.ts";
 import type { Entry } from "../../protocol/message.ts";
 import type { Header } from "../conversation/header.ts";
 import type { Reads } from "../log/journal.ts";
+import type { People } from "../people/people.ts";
 import type { LiveChunks, Runner } from "../runner.ts";
 import type { Joined, JoinPosition, FeedEvent, Sink } from "../service.ts";
 import type { Touched } from "./remote-protocol.ts";
@@ -72,6 +73,8 @@ export type HubParts = {
   /** The local owner's committed header, if it is in memory. */
   localHeader: (sessionId: string) => { header: Header; incarnation: string } | undefined;
   incarnationOf: (sessionId: string) => Promise<string>;
+  /** Who has sessions open, which ends with their membership. */
+  people?: Pick<People, "has" | "membersRemoved">;
   /** This pod's runner, if it runs turns. */
   runner?: Pick<Runner, "snapshot">;
   limits?: Partial<HubLimits>;

@@ -211,11 +211,15 @@ export function createHub(parts: HubParts): Hub {
     join: (sessionId, position, sink) =>
       (feeds.get(sessionId) ?? open(sessionId)).join(position, sink),
     isFollowed: (sessionId) =>
-      isWatched() || feeds.has(sessionId) || entryPublisher.of(sessionId) !== undefined,
+      isWatched() ||
+      feeds.has(sessionId) ||
+      entryPublisher.of(sessionId) !== undefined ||
+      parts.people?.has(sessionId) === true,
     committed(batch) {
       for (const each of batch) {
         if (isWatched()) watchedUsers.committed(each);
-        const { sessionId } = each;
+        const { sessionId, formerUsers = [] } = each;
+        if (formerUsers.length > 0) parts.people?.membersRemoved(sessionId);
         const feed = feeds.get(sessionId);
         const others = entryPublisher.of(sessionId);
         if (!feed && !others) continue;

@@ -62,9 +62,9 @@ export function turnOf(view: HeaderView): { epoch: number; attempt: number } | u
 
 /**
  * Within one attempt a runner is assigned at most once, a stop happens at most once, and the count of
- * waits only rises.
+ * waits and the last message that was heard only rise.
  */
 function stepsOf({ runner, waits = 0, state }: HeaderView): number {
-  const isStopping = isTurn(state) && state.stopping;
-  return (runner === null ? 0 : 1) + waits + (isStopping ? 1 : 0);
+  const { stopping = false, upToSeq = 0 } = isTurn(state) ? state : {};
+  return (runner === null ? 0 : 1) + waits + upToSeq + (stopping ? 1 : 0);
 }

@@ -1,6 +1,6 @@
 import { contentionMs } from "../../base/backoff.ts";
 import type { Clock } from "../../base/clock.ts";
-import { FlotillaError, storeAwayCodes } from "../../base/errors.ts";
+import { FlotillaError, hasCode, storeAwayCodes } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import { withTimeout } from "../../base/timeout.ts";
 import { callUntilAnswered } from "../../store/retry.ts";
@@ -10,6 +10,9 @@ export const callLimitMs = 15_000;
 
 /** How long after the deadline a caller still waits for a definite result. */
 export const graceMs = 1_000;
+
+/** After how long a caller may ask again for what only a database has that is away. */
+const inVainMs = 5_000;
 
 /** The longest delay between two tries while the store is unreachable. */
 const maxRetryDelayMs = 250;
@@ -26,6 +29,25 @@ export type CallDeadline = {
   /** Reads, and retries while the store is unreachable and time is left. */
   read<Found>(read: () => Promise<Found>): Promise<Found>;
 };
+
+/** Only the database has what was asked for, and it has been away for longer than a caller is kept waiting. */
+export function waitsInVain(): FlotillaError {
+  const message = "the database is away, and only it has this: try again later";
+  return new FlotillaError("store_unavailable", message, {
+    retryAfterMs: inVainMs,
+    details: { retries: "in vain" },
+  });
+}
+
+/** Whether a call that is tried again within its time would find the same. */
+export function isInVain(error: unknown): boolean {
+  return error instanceof FlotillaError && error.details?.["retries"] === "in vain";
+}
+
+/** Whether the store may answer a call that is tried again within its time. */
+export function mayAnswerSoon(error: unknown): boolean {
+  return hasCode(error, ...storeAwayCodes) && !isInVain(error);
+}
 
 export function startDeadline({ clock, random }: { clock: Clock; random: Random }): CallDeadline {
   const endMs = clock.monotonic() + callLimitMs;
@@ -48,7 +70,7 @@ export function startDeadline({ clock, random }: { clock: Clock; random: Random 
       callUntilAnswered(() => inTime(read()), {
         clock,
         random,
-        codes: storeAwayCodes,
+        mayRetry: mayAnswerSoon,
         limitMs: endMs - clock.monotonic(),
         waitMs: (tries) => Math.min(retryDelayMs(tries, random), leftMs()),
       }),

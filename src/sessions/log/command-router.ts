@@ -15,7 +15,7 @@ import type { Head } from "./journal.ts";
 import type { Owner } from "./owner.ts";
 import type { Heads } from "./heads.ts";
 import type { Owners } from "./ownership.ts";
-import { callLimitMs, graceMs, retryDelayMs } from "./call-deadline.ts";
+import { callLimitMs, graceMs, isInVain, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Sends commands to the owner of the session's log, on this pod or another. It retries with the same ids
@@ -211,7 +211,7 @@ export function createCommandRouter(parts: CommandRouterParts): CommandRouter {
         mayBeStored ||= hasCode(error, "timeout", "unknown_outcome");
         mayBeStored ||= hasCode(error, "not_owner") && !isNotAccepted(error);
         mayBeStored ||= wasOpen && hasCode(error, "closed");
-        if (!hasCode(error, ...ownerAwayCodes)) {
+        if (!hasCode(error, ...ownerAwayCodes) || isInVain(error)) {
           throw mayBeStored && !isDecided(command, error) ? outcomeUnknown(error) : error;
         }
         if (leftMs <= 0 || signal?.aborted) throw mayBeStored ? outcomeUnknown(error) : error;
@@ -331,9 +331,11 @@ function readTerm(value: unknown): Term | undefined {
  * because the session has changed, even by the first try itself, unless no session could ever accept it.
  */
 function isDecided({ type }: Command, error: unknown): boolean {
-  if (type === "append" || type === "tool_result") return hasCode(error, ...decidedCodes);
+  if (type === "append" || type === "tool_result" || type === "wake_set")
+    return hasCode(error, ...decidedCodes);
   // Without a conflict no earlier try was stored, because even a deleted session keeps its id.
   if (type === "create") return hasCode(error, ...decidedCodes) && !hasCode(error, "conflict");
+  if (type === "check_agents") return true;
   return hasCode(error, ...unstorableCodes);
 }
 

@@ -16,11 +16,12 @@ export function entryBodyBytes(entry: Entry): number {
 }
 
 function textOf(entry: Entry): string {
-  const { epoch, upToSeq, outcome, error, tokens, parts, metadata } = entry;
-  const { results, tasks, throughSeq, stop } = entry;
+  const { epoch, upToSeq, beganSeq, outcome, error, tokens, parts, metadata } = entry;
+  const { results, tasks, throughSeq, stop, wake } = entry;
   return JSON.stringify({
     epoch,
     upToSeq,
+    beganSeq,
     outcome,
     error,
     tokens,
@@ -30,5 +31,6 @@ function textOf(entry: Entry): string {
     tasks,
     throughSeq,
     stop,
+    wake,
   });
 }

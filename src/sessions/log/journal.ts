@@ -119,9 +119,16 @@ export type Log = {
   commit(at: Head, record: LogRecord): Promise<CommitResult>;
   /**
    * Releases logs, so that other pods need not wait until their owner is silent. The heads are those that
-   * their owner knows. A release may be a record of its own, which moves the head.
+   * their owner knows. A release may be a record of its own, which moves the head. Rejects if one of them
+   * isn't released for certain.
    */
   release(podId: string, heads: readonly Head[]): Promise<void>;
+  /**
+   * The heads of logs that were to be released and aren't yet, because what they may lack of their records
+   * only this process has. It goes on trying, and no other pod should take them until then. A log has it
+   * where what was stored can be lost.
+   */
+  kept?(): readonly Head[];
   /**
    * Stores right after `at` that this owner has the log, and nothing else. Sent again with the same id, it
    * is the same. A log has it where its heads may be read from a server that is behind: then only what is
@@ -137,7 +144,11 @@ export type Log = {
 
 /** Reads sessions. It needs no owner, and sees what is committed. */
 export type Reads = {
-  header(sessionId: string): Promise<Header | undefined>;
+  /**
+   * `isFresh`: the id was drawn moments ago. If the database is away, what the log still has of these moments
+   * tells whether the session was stored since.
+   */
+  header(sessionId: string, options?: { readonly isFresh?: boolean }): Promise<Header | undefined>;
   /** Finds which of these client ids are stored, with their seqs. */
   storedIds(ids: readonly ClientIdRef[]): Promise<StoredClientId[]>;
   /** Entries with `seq > after`, in order. */
@@ -174,8 +185,8 @@ export type Presence = {
    * owns, in order, and all heads after that. Without logs it only reads.
    */
   beat(podId: string, heads: readonly Head[]): Promise<Beaten>;
-  /** Where pods hear each other. Absent where they read a database. */
-  readonly listening?: Listening;
+  /** Where pods hear each other. Absent where they read a database. Logs may be moved from one to the other. */
+  readonly listening?: Listening | undefined;
 };
 
 /** What beats that pods hear tell besides, and sooner than rows of a database. */

@@ -62,6 +62,7 @@ export function createDuplicateCheck({
 
 /** A regeneration is left out, because it stores no entry that would keep its id. */
 function clientIdOf({ sessionId, command }: PendingCommand): ClientIdRef | undefined {
-  if (command.type !== "append" && command.type !== "tool_result") return undefined;
+  const { type } = command;
+  if (type !== "append" && type !== "tool_result" && type !== "wake_set") return undefined;
   return { sessionId, clientId: command.clientId };
 }

@@ -75,3 +75,14 @@ test("a take lasts until all is read, and one that another pod won isn't counted
   await log.recover(taken!);
   expect(events).toEqual([{ type: "log_taken", tookMs: 42 }]);
 });
+
+test("a take that was never read is forgotten with the next one of its log", async () => {
+  const { log, events } = observing([]);
+  const owner = { podId: "p", host: null, recordId: "r" };
+  const lost = await log.take(head, owner);
+  const taken = await log.take(lost!, owner);
+  await log.recover(lost!);
+  expect(events).toEqual([]);
+  await log.recover(taken!);
+  expect(events).toEqual([{ type: "log_taken", tookMs: 54 }]);
+});

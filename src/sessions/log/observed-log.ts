@@ -20,8 +20,8 @@ export function observedLog<Observed extends Pick<Log, "commit" | "take" | "reco
 ): Observed {
   /** The record of each log that may have been stored. */
   const doubts = new Map<number, string>();
-  /** When the takes began that are still to be read. */
-  const begunMs = new Map<string, number>();
+  /** The last take of each log that is still to be read, and when it began. */
+  const begun = new Map<number, { readonly life: string; readonly startedMs: number }>();
   const { commit, take, recover } = observed;
   return {
     ...observed,
@@ -46,16 +46,16 @@ export function observedLog<Observed extends Pick<Log, "commit" | "take" | "reco
     async take(seen, owner) {
       const startedMs = clock.monotonic();
       const head = await take(seen, owner);
-      if (head) begunMs.set(lifeOf(head), startedMs);
+      if (head) begun.set(head.logId, { life: lifeOf(head), startedMs });
       return head;
     },
 
     async recover(head) {
       const recovered = await recover(head);
-      const startedMs = begunMs.get(lifeOf(head));
-      begunMs.delete(lifeOf(head));
-      if (startedMs !== undefined) {
-        onEvent({ type: "log_taken", tookMs: clock.monotonic() - startedMs });
+      const taken = begun.get(head.logId);
+      if (taken?.life === lifeOf(head)) {
+        begun.delete(head.logId);
+        onEvent({ type: "log_taken", tookMs: clock.monotonic() - taken.startedMs });
       }
       return recovered;
     },

@@ -97,6 +97,25 @@ describe("an owner", () => {
     delivered = [];
   });
 
+  test("O2: ends its stop though servers never say what became of a record, and answers nothing of it", async () => {
+    const endless = Array.from({ length: 1_000 }, () => async () => Promise.reject(unknown()));
+    commits = endless;
+    const said = say("s", "a").catch((error: unknown) => error);
+    await eventLoopTurns();
+    const queued = say("s", "b").catch((error: unknown) => error);
+    let isStopped = false;
+    const stopped = owner.stop().then(() => (isStopped = true));
+    await clock.advance(4_900);
+    expect(isStopped).toBe(false);
+    await clock.advance(500);
+    await stopped;
+    // Whether it is stored, the next owner finds out: neither was refused for certain.
+    for (const each of [said, queued]) expect(await each).toMatchObject({ code: "not_owner" });
+    expect((await said) as FlotillaError).not.toHaveProperty("details.taken");
+    expect(delivered).toEqual([]);
+    expect(fenced).toBe(1);
+  });
+
   test("S2, S4: gives out seqs in the order of the calls, all that came meanwhile in one record", async () => {
     const first = say("s", "a");
     await eventLoopTurns(1);

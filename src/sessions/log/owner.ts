@@ -3,7 +3,6 @@ import {
   FlotillaError,
   hasCode,
   messageOf,
-  storeAwayCodes,
   storeWideCodes,
   unstorableCodes,
 } from "../../base/errors.ts";
@@ -23,7 +22,7 @@ import {
   type PendingCommand,
   type RecordDraft,
 } from "./record.ts";
-import { callLimitMs, retryDelayMs } from "./call-deadline.ts";
+import { callLimitMs, mayAnswerSoon, retryDelayMs } from "./call-deadline.ts";
 
 /**
  * Appends to one log. It decides commands in memory and commits one record at a time. A record holds every
@@ -125,6 +124,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
   let committing: Promise<void> | undefined;
   let scheduled = false;
   let ended: "no" | "stopping" | "fenced" = "no";
+  let leavesByMs = Infinity;
   for (const header of busy) slots.set(header.sessionId, { header, waiting: undefined });
 
   const flush = (): void => {
@@ -260,7 +260,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
         break;
       } catch (error) {
         const isHeld = (item: PendingCommand) => held.get(item.sessionId)?.includes(item) ?? false;
-        const lost = left.filter((item) => isHeld(item) && (!isStoreAway(error) || isLate(item)));
+        const lost = left.filter((item) => isHeld(item) && (!mayAnswerSoon(error) || isLate(item)));
         left = left.filter((item) => isHeld(item) && !lost.includes(item));
         for (const { sessionId } of lost) {
           const rest = held.get(sessionId)!.filter((item) => !lost.includes(item));
@@ -277,7 +277,6 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
   const isLate = ({ submittedMs, limitMs }: PendingCommand): boolean =>
     clock.monotonic() - submittedMs >=
     Math.min(limitMs, ended === "no" ? Infinity : leaveTimeoutMs);
-  const isStoreAway = (error: unknown): boolean => hasCode(error, ...storeAwayCodes);
 
   /** Rejects commands whose time is up. If the store itself failed, the others are tried again. */
   const giveUp = (items: readonly PendingCommand[], error: unknown): Promise<void> | void => {
@@ -294,9 +293,9 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
     commit: () => Promise<CommitResult>,
     items: readonly PendingCommand[],
   ): Promise<CommitResult> => {
-    let isClosed = false;
-    // A closed store cannot tell what became of the record. The next owner finds out.
-    const send = async () => (isClosed ? ({ type: "fenced" } as const) : commit());
+    // A store that is closed, or silent for as long as a stop may take, cannot tell: the next owner finds out.
+    const isOver = () => clock.monotonic() >= leavesByMs;
+    const send = async () => (isOver() ? ({ type: "fenced" } as const) : commit());
     return sendUntilKnown(send, {
       clock,
       random,
@@ -304,7 +303,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
       mayRetry: (error, isUnknown) =>
         isUnknown || (items.length > 0 && !items.some(isLate) && hasCode(error, ...storeWideCodes)),
       onFailed({ error, tries }) {
-        isClosed = hasCode(error, "closed");
+        if (hasCode(error, "closed")) leavesByMs = -Infinity;
         const fields = { log: head.logId, error: messageOf(error) };
         if (tries === 1) log.warn(fields, "session log commit failed, retrying");
       },
@@ -353,7 +352,8 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
   const fenced = (items: readonly PendingCommand[]): void => {
     rejectAll(items);
     if (ended === "fenced") return;
-    log.warn({ log: head.logId, term: head.term }, "session log lost to another pod");
+    const what = clock.monotonic() < leavesByMs ? "lost to another pod" : "left without an answer";
+    log.warn({ log: head.logId, term: head.term }, `session log ${what}`);
     drop();
     parts.onFenced();
   };
@@ -395,7 +395,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
       } catch (error) {
         const waitingCommands = slot.waiting ?? [];
         const left = waitingCommands.filter(
-          (item) => ended === "no" && isStoreAway(error) && !isLate(item),
+          (item) => ended === "no" && mayAnswerSoon(error) && !isLate(item),
         );
         const lost = waitingCommands.filter((item) => !left.includes(item));
         slot.waiting = left;
@@ -410,7 +410,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
 
   const load = (sessionId: string, slot: Slot, first: PendingCommand): Promise<void> => {
     const read = async (): Promise<void> => {
-      const header = await journal.header(sessionId);
+      const header = await journal.header(sessionId, { isFresh: "isFresh" in first.command });
       const names = [...(header?.agents ?? []), ...first.agents];
       await parts.prime(header?.tenant ?? first.tenant, names);
       slot.header = header;
@@ -481,7 +481,7 @@ export function createOwner(taken: Head, { busy }: Recovered, parts: OwnerParts)
     },
     cachedHeader: (sessionId) => slots.get(sessionId)?.header,
     async stop() {
-      if (ended === "no") ended = "stopping";
+      if (ended === "no") [ended, leavesByMs] = ["stopping", clock.monotonic() + leaveTimeoutMs];
       if (scheduled) flush();
       while (committing) await committing;
       rejectUnstored([...takeHeld(held.keys()), ...takeUnread()]);

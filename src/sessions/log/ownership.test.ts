@@ -8,7 +8,7 @@ import {
 } from "../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../base/random.ts";
 import { headOf, record } from "../contract/journal-harness.ts";
-import type { Head, Journal, Presence } from "./journal.ts";
+import type { Head, Journal, Listening, Presence, Speech } from "./journal.ts";
 import { createMemoryJournal, createMemoryPresence } from "./memory-journal.ts";
 import { createHeads } from "./heads.ts";
 import { createOwners, type Owners, type OwnersParts } from "./ownership.ts";
@@ -261,6 +261,81 @@ describe("the owners of logs", () => {
     expect(await owned()).toEqual(placeLogs(logs, ["a", "b"]));
   });
 
+  describe("that can't be released yet, because only their pod has what they lack,", () => {
+    let isStuck: boolean;
+    let stuck: readonly Head[];
+    const keeping = (): Journal => ({
+      ...journal,
+      async release(podId, heads) {
+        stuck = isStuck ? [...new Set([...stuck, ...heads])] : [];
+        if (isStuck) throw new Error("there is no new stream yet");
+        return journal.release(podId, heads);
+      },
+      kept: () => stuck,
+    });
+    beforeEach(() => {
+      isStuck = true;
+      stuck = [];
+    });
+    afterEach(() => {
+      isStuck = false;
+      stuck = [];
+    });
+
+    test("S2: are neither left to others nor taken again, and the pod hasn't drained", async () => {
+      let speech: (() => Speech) | undefined;
+      const listening: Listening = {
+        speakFor: (source) => void (speech = source),
+        speak: () => {},
+        isHeard: true,
+        freeSinceMs: () => undefined,
+      };
+      const known = new Map([["a", 60_000]]);
+      const pods = () => known;
+      const a = start("a", { journal: keeping(), presence: { ...presence, listening }, pods });
+      await clock.advance(1_000);
+      const before = await journal.heads();
+      up.set("b", true);
+      known.set("b", 60_000);
+      await clock.advance(1_000);
+      let hasLeft = false;
+      const left = a.leave({ limitMs: 10_000 }).then(() => (hasLeft = true));
+      await clock.advance(8_000);
+      expect([hasLeft, a.owned, a.kept]).toEqual([false, [], logs]);
+      expect(new Set(speech!().heads.map(({ logId }) => logId))).toEqual(new Set([0, 1, 2, 3]));
+      expect((await journal.heads()).map(({ term }) => term)).toEqual(
+        before.map(({ term }) => term),
+      );
+      [isStuck, stuck] = [false, []];
+      await clock.advance(1_000);
+      await left;
+      expect(a.kept).toBe(0);
+    });
+
+    test("S2: are released again while their pod stops", async () => {
+      const a = start("a", { journal: keeping() });
+      await eventLoopTurns();
+      const stopped = a.stop();
+      await clock.advance(2_000);
+      expect(await owned()).toEqual(["a", "a", "a", "a"]);
+      isStuck = false;
+      await clock.advance(500);
+      await stopped;
+      expect(await owned()).toEqual([null, null, null, null]);
+    });
+
+    test("hold up the end of their pod for a while, which then says what is lost", async () => {
+      const errors: unknown[] = [];
+      const log = { ...silentLogger, error: (fields: unknown) => void errors.push(fields) };
+      const a = start("a", { journal: keeping(), log });
+      await eventLoopTurns();
+      const stopped = a.stop();
+      await clock.advance(6_000);
+      await stopped;
+      expect(errors).toEqual([{ logs: [0, 1, 2, 3] }]);
+    });
+  });
+
   test("a log that is taken while its pod begins to leave is given up as well", async () => {
     const gate = Promise.withResolvers<void>();
     const take: Journal["take"] = async (...asked) => {
@@ -275,6 +350,30 @@ describe("the owners of logs", () => {
     gate.resolve();
     await stopped;
     expect(await owned()).toEqual([null, null, null, null]);
+  });
+
+  test("a log that doesn't answer holds up no other, and is tried by one take at a time", async () => {
+    const gate = Promise.withResolvers<void>();
+    let takes = 0;
+    const take: Journal["take"] = async (seen, owner) => {
+      if (seen.logId === 0) {
+        takes++;
+        await gate.promise;
+      }
+      return journal.take(seen, owner);
+    };
+    const a = start("a", { journal: { ...journal, take } });
+    await eventLoopTurns();
+    expect(held("a").toSorted((one, other) => one - other)).toEqual([1, 2, 3]);
+    // Another pod's log becomes free meanwhile.
+    await journal.release("a", [a.owned[0]!.head]);
+    await clock.advance(2_000);
+    expect(held("a").toSorted((one, other) => one - other)).toEqual([1, 2, 3]);
+    expect((await journal.heads()).map(({ term }) => term)).toEqual([0, 2, 1, 1]);
+    expect(takes).toBe(1);
+    gate.resolve();
+    await eventLoopTurns();
+    expect(held("a").toSorted((one, other) => one - other)).toEqual([0, 1, 2, 3]);
   });
 
   test("a log is released behind the last record of its owner, and not behind an earlier one", async () => {

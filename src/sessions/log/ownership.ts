@@ -1,11 +1,12 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, sleep } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import type { Logger } from "../../base/log.ts";
-import { untilIdle } from "../../base/timeout.ts";
+import { settledWithin, untilIdle } from "../../base/timeout.ts";
+import { createFreeLogs } from "./free-logs.ts";
 import type { Heads } from "./heads.ts";
 import { logOf, placeLogs, rankPods } from "./placement.ts";
-import type { Head, LiveHead, Log, Presence, Recovered } from "./journal.ts";
+import type { Head, Listening, LiveHead, Log, Presence, Recovered } from "./journal.ts";
 import type { Owner, OwnerParts } from "./owner.ts";
 import type { SilentOwner } from "./turn-monitor.ts";
 
@@ -22,6 +23,8 @@ export type Owners = {
   /** True when that holds for all logs of this pod. */
   readonly areFresh: boolean;
   readonly owned: readonly Owner[];
+  /** How many logs this pod has released, and keeps until nothing of them can be lost with it. */
+  readonly kept: number;
   /** Creates the logs if there are none, and polls at once. */
   awaken(): Promise<void>;
   /** Polls at once, because a log may be free. Those that this pod was offered it takes before others do. */
@@ -31,13 +34,15 @@ export type Owners = {
    * takes them, or the limit is over: this pod then keeps the rest until it is stopped.
    */
   leave(options: { limitMs: number }): Promise<void>;
+  /** The logs are moved to another place: none of them is this pod's any more. */
+  letGo(): void;
   stop(): Promise<void>;
 };
 
 export type OwnersParts = {
   podId: string;
   host: string | null;
-  journal: Pick<Log, "create" | "take" | "recover" | "release">;
+  journal: Pick<Log, "create" | "take" | "recover" | "release" | "kept">;
   presence: Presence;
   heads: Heads;
   clock: Clock;
@@ -77,7 +82,6 @@ export type LogEvent =
 
 /** `wantedMs`: when freshness was last of interest, where it has to be proven by the log itself. */
 type Held = Owned & { provenMs: number; wantedMs: number };
-type Seen = { head: LiveHead; movedMs: number };
 
 /** How often a pod looks, and how much longer each pod further down the ranking of a free log waits. */
 const paceOfRows = { passMs: 500, rankMs: 1_000 };
@@ -92,15 +96,22 @@ const settledMs = 5_000;
 /** Where only the log proves that it is still this pod's, that is done so often while it is of interest. */
 const proveMs = 1_000;
 const wantedForMs = 10_000;
+/** How long a pod that stops waits for logs that it keeps, and how often it releases them again. */
+const keptLimitMs = 5_000;
+const keptPauseMs = 250;
 
 export function createOwners(parts: OwnersParts): Owners {
   const { podId, journal, presence, heads, clock, log } = parts;
-  const { listening } = presence;
-  const { passMs, rankMs } = listening ? paceOfBeats : paceOfRows;
+  /** Logs may be moved to where pods hear each other, or back. */
+  const listeningNow = (): Listening | undefined => presence.listening;
+  const pace = () => (listeningNow() ? paceOfBeats : paceOfRows);
   const held = new Map<number, Held>();
+  /** Logs that this pod is about to take, up to when it serves them. */
+  const taking = new Map<number, Promise<void>>();
+  let takeFailure: unknown;
   /** Logs that are this pod's and not yet served, because they are being recovered. */
   const recovering = new Map<number, Head>();
-  const seen = new Map<number, Seen>();
+  const free = createFreeLogs({ ...parts, listening: listeningNow, silentMs, gapMs });
   /** Pods with a probe in flight, and when each pod last accepted. */
   const probing = new Set<string>();
   const willingMs = new Map<string, number>();
@@ -113,23 +124,38 @@ export function createOwners(parts: OwnersParts): Owners {
   let leaving = false;
   /** Whether no other pod was there at the last pass. */
   let isAlone = false;
-  let lastPassMs = -Infinity;
+  /** Passes that have failed one after the other. */
+  let failures = 0;
+  /** How often all logs were let go of. What was begun before isn't served. */
+  let moves = 0;
+  let speaksBy: Listening | undefined;
 
+  const kept = (): readonly Head[] => journal.kept?.() ?? [];
   const isDraining = (): boolean => leaving || stopped || parts.drains?.() === true;
-  listening?.speakFor(() => ({
-    heads: [
-      // A log that was just recovered is in both for a moment, and a beat names it once.
-      ...[...recovering.values()].filter(({ logId }) => !held.has(logId)),
-      ...[...held.values()].map(({ owner }) => owner.head),
-    ],
-    isDraining: isDraining(),
-  }));
+  const listen = (): Listening | undefined => {
+    const listening = listeningNow();
+    if (listening === speaksBy) return listening;
+    speaksBy = listening;
+    listening?.speakFor(() => ({
+      heads: [
+        // A log that was just recovered is in both for a moment, and a beat names it once.
+        ...[...recovering.values()].filter(({ logId }) => !held.has(logId)),
+        ...[...held.values()].map(({ owner }) => owner.head),
+        ...kept().filter(({ logId }) => !held.has(logId) && !recovering.has(logId)),
+      ],
+      isDraining: isDraining(),
+    }));
+    return listening;
+  };
+  listen();
 
   const pass = async (): Promise<void> => {
     const startedMs = clock.monotonic();
+    listen();
     const all = await beat();
+    const listening = listen();
     heads.put(all, startedMs);
-    recordHeads(all);
+    free.see(all);
     if (stopped) return;
     if (listening) prove();
     const pods = othersAlive(all);
@@ -140,54 +166,42 @@ export function createOwners(parts: OwnersParts): Owners {
     handedOver.check();
     const takers = isLeaving ? settledAmong(others, pods) : [podId, ...others];
     const desired = placeLogs(all.length, takers.toSorted());
+    const keeps = new Set(kept().map(({ logId }) => logId));
     const due = all.filter((head) => {
-      if (isLeaving || held.has(head.logId) || !isFree(head)) return false;
+      if (isLeaving || held.has(head.logId) || keeps.has(head.logId)) return false;
+      if (taking.has(head.logId) || !free.isFree(head)) return false;
       const rank = rankPods(head.logId, [podId, ...pods.keys()]).indexOf(podId);
       const isNext = desired[head.logId] === podId || isOffered(head.logId);
       const first = isNext ? 0 : Math.max(1, rank);
-      return freeForMs(head) >= first * rankMs;
+      return free.forMs(head) >= first * pace().rankMs;
     });
-    // The next pass begins only when none of them is in flight any more.
-    const taken = await Promise.allSettled(due.map(take));
+    // A log that doesn't answer, such as one without a leader, holds up no other.
+    await settledWithin(clock, pace().passMs, Promise.all(due.map(startTake)));
     if (!stopped) await handOver(desired, pods);
-    const failed = taken.find((each) => each.status === "rejected");
-    if (failed) throw failed.reason;
+    const failure = takeFailure;
+    takeFailure = undefined;
+    if (failure !== undefined) throw failure;
+  };
+
+  /** Never rejects: the next pass that ends says what failed. */
+  const startTake = (seen: LiveHead): Promise<void> => {
+    const taken = take(seen)
+      .catch((error: unknown) => void (takeFailure = error))
+      .finally(() => taking.delete(seen.logId));
+    taking.set(seen.logId, taken);
+    return taken;
   };
 
   /**
    * Leaves out pods whose processes have ended. They stay listed for a while, but no pod waits for them.
    */
   const othersAlive = (all: readonly Head[]): ReadonlyMap<string, number> => {
-    const ended = new Set(all.filter(hasEnded).map(({ owner }) => owner));
+    const ended = new Set(all.filter(free.hasEnded).map(({ owner }) => owner));
     return new Map([...parts.pods()].filter(([id]) => !ended.has(id)));
-  };
-
-  const recordHeads = (all: readonly LiveHead[]): void => {
-    const nowMs = clock.monotonic();
-    const gap = nowMs - lastPassMs > gapMs;
-    lastPassMs = nowMs;
-    for (const head of all) {
-      const before = seen.get(head.logId);
-      const moved = !before || gap || !isSame(before.head, head);
-      seen.set(head.logId, { head, movedMs: moved ? nowMs : before.movedMs });
-    }
   };
 
   const isOffered = (logId: number): boolean =>
     clock.monotonic() - (offeredMs.get(logId) ?? -Infinity) < silentMs;
-
-  const freeForMs = (head: Head): number => {
-    const nowMs = clock.monotonic();
-    const quietMs = nowMs - seen.get(head.logId)!.movedMs;
-    if (isFreeAtOnce(head)) return quietMs;
-    if (listening) return nowMs - (listening.freeSinceMs(head) ?? Infinity);
-    return quietMs - silentMs;
-  };
-  // If the head names this pod but the log is not held, the response to an earlier take was lost.
-  const isFreeAtOnce = (head: Head): boolean =>
-    head.owner === null || head.owner === podId || hasEnded(head);
-  const hasEnded = ({ host }: Head): boolean => host !== null && parts.isGone(host);
-  const isFree = (head: Head): boolean => isFreeAtOnce(head) || freeForMs(head) >= 0;
 
   /** Beats for the logs that this pod owns, and returns all heads. */
   const beat = async (): Promise<readonly LiveHead[]> => {
@@ -200,7 +214,7 @@ export function createOwners(parts: OwnersParts): Owners {
       if (!each || each.owner.head.term !== term) continue;
       if (still.has(logId)) {
         // What was heard or read may be old: there only the log itself proves that it is this pod's.
-        if (!listening) each.provenMs = sentMs;
+        if (!listeningNow()) each.provenMs = sentMs;
       } else {
         log.warn({ log: logId, term }, "session log taken over by another pod");
         lose(logId);
@@ -214,23 +228,24 @@ export function createOwners(parts: OwnersParts): Owners {
     parts.onEvent({ type: "log_lost", owned: held.size });
   };
 
-  const take = async (free: LiveHead): Promise<void> => {
-    const { logId } = free;
+  const take = async (seen: LiveHead): Promise<void> => {
+    const { logId } = seen;
     const owner = { podId, host: parts.host, recordId: parts.ids.next() };
-    const silent = isFreeAtOnce(free)
+    const silent = free.isAtOnce(seen)
       ? undefined
-      : { podId: free.owner!, sinceMs: seen.get(logId)!.movedMs };
+      : { podId: seen.owner!, sinceMs: free.standsSinceMs(logId) };
     const sentMs = clock.monotonic();
-    const head = await journal.take(free, owner);
-    if (!head) return;
-    if (free.spoken) {
-      // The log has taken the message right behind `free`, so what its owner had beyond it is gone.
-      const fields = { log: logId, from: free.offset + 1, through: free.spoken.offset };
+    const place = moves;
+    const head = await journal.take(seen, owner);
+    if (!head || place !== moves) return;
+    if (seen.spoken) {
+      // The log has taken the message right behind `seen`, so what its owner had beyond it is gone.
+      const fields = { log: logId, from: seen.offset + 1, through: seen.spoken.offset };
       log.error(fields, "servers have lost messages of a session log, and its owner is gone");
     }
     recovering.set(logId, head);
     try {
-      await serve(free, head, { sentMs, silent });
+      await serve(seen, head, { sentMs, silent, place });
     } finally {
       recovering.delete(logId);
     }
@@ -238,14 +253,14 @@ export function createOwners(parts: OwnersParts): Owners {
 
   /** Serves a log that was taken, once it is recovered. */
   const serve = async (
-    free: Head,
+    seen: Head,
     head: Head,
-    { sentMs, silent }: { sentMs: number; silent: SilentOwner | undefined },
+    { sentMs, silent, place }: { sentMs: number; silent: SilentOwner | undefined; place: number },
   ): Promise<void> => {
     const { logId } = head;
     const takenMs = clock.monotonic();
     const recovered = await journal.recover(head);
-    const gone = hasEnded(free) ? free.owner : null;
+    const gone = free.hasEnded(seen) ? seen.owner : null;
     const isFresh = () => {
       const each = held.get(logId);
       return each?.owner.head.term === head.term && isProven(each);
@@ -256,13 +271,14 @@ export function createOwners(parts: OwnersParts): Owners {
       gone,
       silent,
     });
+    if (place !== moves) return owned.end();
     if (stopped) {
       owned.end();
       return journal.release(podId, [owned.owner.head]);
     }
     held.set(logId, { ...owned, provenMs: sentMs, wantedMs: clock.monotonic() });
     offeredMs.delete(logId);
-    listening?.speak();
+    listeningNow()?.speak();
     parts.onEvent({ type: "log_owned", owned: held.size });
     heads.putOne(head, takenMs);
     const busy = recovered.busy.length;
@@ -327,11 +343,26 @@ export function createOwners(parts: OwnersParts): Owners {
     for (const { logId } of releasing) drop(logId);
     await journal.release(podId, last);
     // Others learn that no pod speaks for them before they are offered.
-    listening?.speak();
+    listeningNow()?.speak();
     handedOver.check();
   };
 
-  const handedOver = untilIdle(clock, () => held.size === 0 || isAlone);
+  const handedOver = untilIdle(clock, () => isAlone || (held.size === 0 && kept().length === 0));
+
+  /** What only this pod has of a log ends with its process, so it isn't left before the log has it. */
+  const releaseKept = async (): Promise<void> => {
+    const endMs = clock.monotonic() + keptLimitMs;
+    while (kept().length > 0) {
+      const leftMs = endMs - clock.monotonic();
+      if (leftMs <= 0) {
+        const logs = kept().map(({ logId }) => logId);
+        log.error({ logs }, "this process ends, and has messages of session logs that they lack");
+        return;
+      }
+      await settledWithin(clock, leftMs, journal.release(podId, kept())).catch(() => {});
+      if (kept().length > 0) await sleep(clock, keptPauseMs);
+    }
+  };
 
   /** Has the log itself prove that logs are still this pod's, as far as that is of interest. */
   const prove = (): void => {
@@ -343,13 +374,16 @@ export function createOwners(parts: OwnersParts): Owners {
 
   const run = (): Promise<void> =>
     (currentPass ??= pass()
+      .then(() => void (failures = 0))
       .catch((error: unknown) => {
-        if (!stopped) log.warn({ error: messageOf(error) }, "session log pass failed, retrying");
+        // Once for an outage, during which passes are frequent.
+        if (!stopped && failures++ === 0)
+          log.warn({ error: messageOf(error) }, "session log pass failed, retrying");
       })
       .finally(() => {
         currentPass = undefined;
         if (stopped) return;
-        const delayMs = heads.last.length === 0 ? dormantMs : passMs;
+        const delayMs = heads.last.length === 0 ? dormantMs : pace().passMs;
         cancel();
         cancel = clock.after(isPollWanted ? 0 : delayMs, () => void run());
         isPollWanted = false;
@@ -373,9 +407,11 @@ export function createOwners(parts: OwnersParts): Owners {
 
   const provenAtMs = ({ provenMs, owner }: Held): number => Math.max(provenMs, owner.provenMs);
   // A pod that doesn't hear itself is missed by others, which may take its logs sooner than that.
-  const isProven = (each: Held): boolean =>
-    clock.monotonic() - (listening ? provenAtMs(each) : each.provenMs) < silentMs &&
-    listening?.isHeard !== false;
+  const isProven = (each: Held): boolean => {
+    const listening = listeningNow();
+    const atMs = listening ? provenAtMs(each) : each.provenMs;
+    return clock.monotonic() - atMs < silentMs && listening?.isHeard !== false;
+  };
   const isWanted = ({ wantedMs }: Held): boolean => clock.monotonic() - wantedMs < wantedForMs;
   const want = (each: Held): void => void (each.wantedMs = clock.monotonic());
 
@@ -388,6 +424,7 @@ export function createOwners(parts: OwnersParts): Owners {
       return isProven(each);
     },
     get areFresh() {
+      const listening = listeningNow();
       if (!listening) return [...held.values()].every(isProven);
       // What was of interest is so while there is a caller that has to be sure.
       const wanted = [...held.values()].filter(isWanted);
@@ -397,6 +434,9 @@ export function createOwners(parts: OwnersParts): Owners {
     get owned() {
       return [...held.values()].map(({ owner }) => owner);
     },
+    get kept() {
+      return kept().length;
+    },
     async awaken() {
       if (heads.last.length > 0 || stopped) return;
       await journal.create(parts.logs);
@@ -405,19 +445,26 @@ export function createOwners(parts: OwnersParts): Owners {
     },
     poll,
     async leave({ limitMs }) {
-      if (stopped || held.size === 0) return;
+      if (stopped || (held.size === 0 && kept().length === 0)) return;
       leaving = true;
-      listening?.speak();
+      listeningNow()?.speak();
       const left = handedOver.within(limitMs);
       poll();
       await left;
+    },
+    letGo() {
+      moves++;
+      for (const logId of held.keys()) lose(logId);
+      handedOver.check();
     },
     async stop() {
       stopped = true;
       cancel();
       await currentPass;
+      await Promise.all(taking.values());
       const others = [...parts.pods().keys()].filter((each) => each !== podId);
       if (held.size > 0) await giveUp([...held.keys()]).catch(() => {});
+      await releaseKept();
       for (const each of others) parts.offer(each, []);
     },
   };
@@ -431,14 +478,4 @@ function isSettled(podId: string, pods: ReadonlyMap<string, number>): boolean {
 function settledAmong(podIds: readonly string[], pods: ReadonlyMap<string, number>): string[] {
   const settled = podIds.filter((each) => isSettled(each, pods));
   return settled.length > 0 ? settled : [...podIds];
-}
-
-function isSame(one: LiveHead, other: LiveHead): boolean {
-  return (
-    one.term === other.term &&
-    one.offset === other.offset &&
-    one.beat === other.beat &&
-    one.owner === other.owner &&
-    one.incarnation === other.incarnation
-  );
 }

@@ -1,7 +1,12 @@
+import type { Header } from "../conversation/header.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Database } from "../../store/database.ts";
 import { countAside, readAllWatermarks, toWatermark, type Watermark } from "./sql/archive.ts";
 import { leaveForStreams, readPlace } from "./sql/heads.ts";
+import { readBusy, toHeader } from "./sql/reading.ts";
+
+export { moveToLife, type Watermark } from "./sql/archive.ts";
+export { leaveDatabase, returnToDatabase } from "./sql/moves.ts";
 
 /** Where the logs of a store's sessions are, and the id of its deployment. */
 export type LogPlace = { readonly place: "sql" | "nats"; readonly clusterId: string };
@@ -25,8 +30,16 @@ export async function placeOnStreams(database: Pick<Database, "read" | "write">)
   if (place === "nats") return clusterId;
   throw new FlotillaError(
     "unsupported",
-    'the logs of this store\'s sessions are in the database: set nats.use to "bus", or name a store that has no sessions yet',
+    'the logs of this store\'s sessions are in the database: start pods with nats.use "bus", then `flotilla promote --to nats` moves them',
   );
+}
+
+/** The sessions of a log with work under way, as the database has them. */
+export async function busySessions(
+  database: Pick<Database, "read">,
+  logId: number,
+): Promise<Header[]> {
+  return (await database.read(readBusy(logId))).map(toHeader);
 }
 
 /** Up to where the database has the logs that are on streams. */
@@ -47,6 +60,6 @@ export async function refuseStreams(database: Pick<Database, "read">): Promise<v
   if ((await logPlaceOf(database)).place === "sql") return;
   throw new FlotillaError(
     "unsupported",
-    'the logs of this store\'s sessions are on NATS: give this pod the `nats` of the others, with `use: "all"`',
+    "the logs of this store's sessions are on NATS: give this pod the `nats` of the others",
   );
 }

@@ -177,13 +177,16 @@ const anyTask: fc.Arbitrary<NewTask> = fc
       key: orNull(anyText),
       trace: orNull(anyText),
     }),
-    some<Pick<NewTask, "runAtMs" | "limited" | "depends" | "after" | "isRun" | "origin">>({
+    some<
+      Pick<NewTask, "runAtMs" | "limited" | "depends" | "after" | "isRun" | "origin" | "outdates">
+    >({
       runAtMs: anyMs,
       limited: fc.boolean(),
       depends: fc.constantFrom(1 as const, 2 as const),
       after: listOf(anyText),
       isRun: fc.boolean(),
       origin: fc.record({ id: anyText, what: fc.constantFrom("session" as const) }),
+      outdates: listOf(anyText),
     }),
   )
   .map(([must, may]) => ({ ...may, ...must }));

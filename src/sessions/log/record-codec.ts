@@ -5,11 +5,15 @@ import type { KeyPolicy, LinkOrigin, NewTask } from "../../tasks/sql/enqueue.ts"
 import type { EndedStep } from "../conversation/command.ts";
 import type {
   Compaction,
+  ForkPlace,
   Header,
   Pending,
   PendingApproval,
   SessionApprovals,
+  Steering,
   Turn,
+  Wake,
+  WokenBy,
 } from "../conversation/header.ts";
 import type { Checkpoint, LogRecord, TurnRef, TurnSteps } from "./journal.ts";
 
@@ -67,6 +71,13 @@ function shaped<Value>(fields: Fields<Value>): Check {
   };
 }
 
+const isWokenBy = shaped<WokenBy>({
+  key: isText,
+  atMs: isNumber,
+  author: isText,
+  message: optional(isText),
+});
+
 const isTurn = shaped<Turn>({
   type: (value) => value === "turn",
   epoch: isWhole,
@@ -77,11 +88,13 @@ const isTurn = shaped<Turn>({
   beganAtMs: optional(isNumber),
   upToSeq: isWhole,
   trigger: isText,
+  wake: optional(isWokenBy),
   messageId: isText,
   replaces: orNull(isWhole),
   stopping: isFlag,
   waits: optional(shaped<NonNullable<Turn["waits"]>>({ attempt: isWhole, count: isWhole })),
   alone: optional(isText),
+  steering: optional(shaped<Steering>({ waiting: listOf(isWhole), heardSeq: isWhole })),
   hasSteps: optional(isFlag),
   trace: optional(isText),
 });
@@ -106,7 +119,21 @@ const isPending = shaped<Pending>({
   trigger: isText,
   replaces: orNull(isWhole),
   messageId: isText,
+  wake: optional(isWokenBy),
   trace: optional(isText),
+});
+
+const isWake = shaped<Wake>({
+  key: isText,
+  taskId: isText,
+  agent: isText,
+  atMs: isNumber,
+  cron: optional(isText),
+  timezone: optional(isText),
+  preview: optional(isText),
+  author: isText,
+  setAtMs: isNumber,
+  setSeq: isWhole,
 });
 
 const isApproval = shaped<PendingApproval>({
@@ -125,6 +152,7 @@ const isHeader = shaped<Header>({
   agents: listOf(isText),
   users: listOf(isText),
   status: isText,
+  parent: optional(shaped<ForkPlace>({ sessionId: isText, atSeq: isWhole })),
   lastSeq: isWhole,
   replacedSeq: optional(isWhole),
   resultSeq: optional(isWhole),
@@ -144,6 +172,8 @@ const isHeader = shaped<Header>({
   activeAtMs: isNumber,
   approvals: optional(shaped<SessionApprovals>({ seq: isWhole, calls: listOf(isApproval) })),
   bytes: optional(isNumber),
+  wakes: optional(listOf(isWake)),
+  endedWakes: optional(listOf(isText)),
 });
 
 type RecordEntry = LogRecord["entries"][number];
@@ -170,6 +200,7 @@ const isEntry = shaped<RecordEntry>({
   replaces: optional(isWhole),
   epoch: optional(isWhole),
   upToSeq: optional(isWhole),
+  beganSeq: optional(isWhole),
   outcome: optional(isText),
   error: optional(isObject),
   tokens: isNumber,
@@ -179,6 +210,7 @@ const isEntry = shaped<RecordEntry>({
   tasks: optional(listOf(isText)),
   throughSeq: optional(isWhole),
   stop: optional(isObject),
+  wake: optional(isObject),
   atMs: isNumber,
 });
 
@@ -194,7 +226,8 @@ const isStep = shaped<EndedStep>({
   forgets: isFlag,
 });
 
-const isTask = shaped<NewTask>({
+// Tasks of messages get the files of their session by what their payloads name.
+const isTask = shaped<Omit<NewTask, "files">>({
   taskId: isText,
   tenant: isText,
   name: isText,
@@ -216,6 +249,7 @@ const isTask = shaped<NewTask>({
   isRun: optional(isFlag),
   parentId: optional(isText),
   origin: optional(shaped<LinkOrigin>({ id: isText, what: isText })),
+  outdates: optional(listOf(isText)),
 });
 
 /** Every member of a record. One without a check does not compile. */

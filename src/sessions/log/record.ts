@@ -9,6 +9,7 @@ import type {
 } from "../conversation/command.ts";
 import { endedTurn } from "../conversation/ended-turn.ts";
 import { decideCommand } from "../conversation/decide.ts";
+import { outdatedBy } from "../conversation/wakes.ts";
 import type { Header } from "../conversation/header.ts";
 import type { TenantChange } from "../../quotas/sql.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
@@ -113,7 +114,7 @@ export function draftRecord(
       const isOwn = entry.clientId === clientId && key !== undefined;
       ids.set(isOwn ? key : keyOfId(sessionId, entry.clientId), entry.seq);
     }
-    const started = startedBy(command, decision);
+    const started = startedBy(before, command, decision);
     if (started) tasks.push(...started);
     // A stored header shows that the tasks of its record were stored with it.
     if (decision.header !== before || started) {
@@ -159,12 +160,21 @@ export function draftRecord(
 
 /** The tasks that start with a command, if it has stored what they belong to. */
 function startedBy(
+  before: Header | undefined,
   command: Command,
-  { entries, steps }: Extract<CommandDecision, { type: "decided" }>,
+  { entries, steps, header }: Extract<CommandDecision, { type: "decided" }>,
 ): readonly NewTask[] | undefined {
   if (!("tasks" in command) || command.tasks === undefined) return undefined;
-  const isStored = command.type === "append" ? entries.length > 0 : steps !== undefined;
-  return isStored && command.tasks.length > 0 ? command.tasks : undefined;
+  const isStored =
+    command.type === "turn_steps"
+      ? steps !== undefined
+      : command.type === "wake_fired"
+        ? header.wakes?.some(({ taskId }) => taskId === command.next?.taskId)
+        : entries.length > 0;
+  const { tasks } = command;
+  if (!isStored || tasks.length === 0) return undefined;
+  const outdates = command.type === "wake_set" && before ? outdatedBy(before, header) : [];
+  return outdates.length === 0 ? tasks : tasks.map((task) => ({ ...task, outdates }));
 }
 
 /** The entry of a command in the audit, if it has changed a session that its actor isn't a member of. */
@@ -285,7 +295,7 @@ const noAgents: readonly string[] = [];
 
 /** Agents that a command names besides those of its session. */
 export function agentsOf(command: Command): readonly string[] {
-  if (command.type === "create") return command.agents;
+  if (command.type === "create" || command.type === "check_agents") return command.agents;
   if (command.type === "members") return command.agents ?? noAgents;
   return command.type === "append" && command.to !== undefined ? [command.to] : noAgents;
 }

@@ -15,6 +15,7 @@ import type {
   StoredClientId,
   TurnRef,
 } from "./journal.ts";
+import { createForkReads, type ForkReadsParts, type RowReads } from "./forks.ts";
 import {
   beatHeads,
   insertHeads,
@@ -135,9 +136,27 @@ function createSqlLog(parts: SqlJournalParts): Log {
   };
 }
 
-/** Reads of sessions from the shared database. */
-export function createSqlReads({ database }: Pick<SqlJournalParts, "database">): Reads {
+/** Reads of sessions from the shared database. `unstored` reads the header of one that it doesn't have yet. */
+export function createSqlReads({
+  database,
+  unstored,
+}: Pick<SqlJournalParts, "database"> & Pick<ForkReadsParts, "unstored">): Reads {
+  const rows: RowReads = {
+    async entries(sessionId, page) {
+      return (await database.read(readEntries(sessionId, page))).map(toEntry);
+    },
+
+    async tail(sessionId, page) {
+      return (await database.read(readTail(sessionId, page))).map(toEntry).toReversed();
+    },
+
+    async newest(sessionId, messageId, upTo) {
+      return (await database.read(readNewest(sessionId, messageId, upTo))).map(toEntry)[0];
+    },
+  };
   return {
+    ...createForkReads({ database, rows, unstored }),
+
     async header(sessionId) {
       return (await database.read(readHeader(sessionId))).map(toHeader)[0];
     },
@@ -148,18 +167,6 @@ export function createSqlReads({ database }: Pick<SqlJournalParts, "database">):
         clientId: row["client_id"] as string,
         seq: Number(row["seq"]),
       }));
-    },
-
-    async entries(sessionId, page) {
-      return (await database.read(readEntries(sessionId, page))).map(toEntry);
-    },
-
-    async tail(sessionId, page) {
-      return (await database.read(readTail(sessionId, page))).map(toEntry).toReversed();
-    },
-
-    async newest(sessionId, messageId) {
-      return (await database.read(readNewest(sessionId, messageId))).map(toEntry)[0];
     },
 
     async checkpoint(sessionId) {

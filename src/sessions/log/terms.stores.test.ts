@@ -18,7 +18,7 @@ import { createHeads } from "./heads.ts";
 import { createOwner, type Owner } from "./owner.ts";
 
 const tenant = "default";
-const waitLimitMs = 30_000;
+const waitLimitMs = 90_000;
 
 describe.each(storeKinds)("envelopes to owners on $name", (kind) => {
   let store: OpenStore;

@@ -59,6 +59,37 @@ describe("a turn monitor", () => {
     expect(clock.timers).toBe(0);
   });
 
+  test("sets no timer for a record that is committed after it was closed", () => {
+    monitor.close();
+    monitor.watch({ ...headerOf({ ...turn, attempt: 0, runner: null }), sessionId: "t" });
+    expect(clock.timers).toBe(0);
+  });
+
+  test("asks no more about a turn that another has followed while its answer was on its way", async () => {
+    const answers: ((error: Error) => void)[] = [];
+    const asking = createTurnMonitor({
+      silent: undefined,
+      clock,
+      log: silentLogger,
+      start: () => {},
+      abort: () => {},
+      submit: () => new Promise((_, reject) => answers.push(reject)),
+      checkpoint: async () => soFar,
+      debounceMs: () => 500,
+      isGone: () => false,
+    });
+    asking.watch(headerOf({ ...turn, attempt: 0, runner: null }));
+    await clock.advance(500);
+    expect(answers).toHaveLength(1);
+    asking.watch(headerOf(null));
+    const before = clock.timers;
+    answers[0]!(new Error("the log is away"));
+    await eventLoopTurns();
+    expect(clock.timers).toBe(before);
+    asking.close();
+    expect(clock.timers).toBe(0);
+  });
+
   test("W1: starts a runner until it names the turn, and gives up on one that falls silent", async () => {
     monitor.watch(headerOf(turn));
     await clock.advance(2_600);

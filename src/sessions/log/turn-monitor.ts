@@ -149,7 +149,7 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
       const again = (): Promise<unknown> =>
         parts.submit(header, { type: "debounced", epoch: work.epoch, upToSeq });
       void again().catch((error: unknown) => {
-        if (closed || hasCode(error, "not_owner")) return;
+        if (hasCode(error, "not_owner") || watched.get(header.sessionId) !== each) return;
         each.cancelDebounce = clock.after(repeatMs, () => debounce(each, upToSeq));
       });
     });
@@ -157,6 +157,8 @@ export function createTurnMonitor(parts: TurnMonitorParts): TurnMonitor {
 
   return {
     watch(header) {
+      // A record whose answer came after its log was given up: the next owner watches what it has begun.
+      if (closed) return;
       const { sessionId, work } = header;
       const before = watched.get(sessionId);
       if (!work) {

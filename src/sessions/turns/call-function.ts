@@ -3,13 +3,17 @@ import { withFields } from "../../base/log.ts";
 import { checkUsage, type UsageLedger } from "../../base/usage.ts";
 import { readAgentAnswer } from "../../protocol/agent-http.ts";
 import { classifyCall } from "../../throttles/classify.ts";
+import type { UIMessage } from "../../protocol/message.ts";
 import type { Step } from "../../steps/model.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import { AgentFailure, limitFailureOf } from "./failure.ts";
+import { createAgentFiles } from "./files.ts";
 import type { History } from "./history.ts";
 import type { Keyed, RunnerParts } from "./parts.ts";
 import { type AnswerStream, readAnswerBody } from "./call-url.ts";
+import { readWhileAway } from "./report.ts";
 import type { AgentContext, TurnCall } from "../agents/spec.ts";
+import { answerIdPrefix } from "../validate.ts";
 
 type FunctionCall = {
   readonly header: Header;
@@ -18,11 +22,19 @@ type FunctionCall = {
   readonly usage: UsageLedger;
 };
 
+export type FunctionCallOptions = {
+  readonly signal: AbortSignal;
+  /** Says that something goes on, so that the call isn't taken for idle. */
+  readonly touch: () => void;
+  readonly step: () => Step;
+  readonly hear: () => Promise<readonly UIMessage[]>;
+};
+
 /** The context that an agent's function gets. */
 export function contextOf(
-  parts: Pick<RunnerParts, "log" | "enqueue" | "start">,
+  parts: Pick<RunnerParts, "clock" | "random" | "log" | "enqueue" | "start" | "setWake" | "files">,
   { header, turn, history, usage }: FunctionCall,
-  { signal, step }: { signal: AbortSignal; step: () => Step },
+  { signal, touch, step, hear }: FunctionCallOptions,
 ): AgentContext {
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, messageId } = turn;
@@ -44,8 +56,24 @@ export function contextOf(
     get step() {
       return step();
     },
+    ...(turn.wake && { woken: { key: turn.wake.key, atMs: turn.wake.atMs } }),
+    wake: (wake) =>
+      step()(`wake ${stepNameOf(wake.key)}`, async ({ key }) => {
+        // The same in every attempt, and none that a client may give.
+        const id = `${answerIdPrefix}wake/${createHash("sha256").update(key).digest("hex")}`;
+        const options = { turn: { epoch }, signal };
+        const set = await parts.setWake(tenant, sessionId, { ...wake, id, author: agent }, options);
+        return { key: set.key, atMs: set.atMs };
+      }),
+    steering: hear,
+    files: createAgentFiles(parts.files, sessionId, readWhileAway(parts, { signal, touch })),
     usage: (tokens) => usage.count(checkUsage(tokens), "report"),
   };
+}
+
+/** What tells the steps of wakes apart. A key that is refused is not looked at here. */
+function stepNameOf(key: unknown): string {
+  return createHash("sha256").update(String(key)).digest("base64url").slice(0, 22);
 }
 
 /** The AI SDK's name for the trigger; a tool result counts as submitted. */
@@ -54,8 +82,14 @@ export function triggerOf({ trigger }: Turn): AgentContext["trigger"] {
 }
 
 /** The return value of an agent's function as chunks. */
-export function answerStreamOf(returned: unknown, touch: () => void): AnswerStream {
-  const answer = readAgentAnswer(returned, (message) => new AgentFailure("agent_invalid", message));
+export function answerStreamOf(
+  returned: unknown,
+  touch: () => void,
+  { wake }: Pick<Turn, "wake"> = {},
+): AnswerStream {
+  // An agent that was woken may have nothing to say.
+  const said = wake && (returned === undefined || returned === null) ? [] : returned;
+  const answer = readAgentAnswer(said, (message) => new AgentFailure("agent_invalid", message));
   if (answer.type === "response") return responseStream(answer.response, touch);
   const { type: _, ...pieces } = answer;
   return { ...pieces, endsByItself: true };

@@ -1,6 +1,8 @@
 import { createHash, createHmac } from "node:crypto";
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
+import { createAgUiReader } from "../../protocol/ag-ui/to-chunks.ts";
+import { runInputOf } from "../../protocol/ag-ui/to-input.ts";
 import { type AgentRequest, secretKey } from "../../protocol/agent-http.ts";
 import { type BodyItem, createBodyReader, formatOf } from "../../protocol/stream.ts";
 import { readLimitHeaders } from "../../throttles/rate-headers.ts";
@@ -42,8 +44,10 @@ export type AnswerBody = Omit<PostResponse, "body"> & {
 
 /** Calls an agent at a URL. Rejects with an `AgentFailure` if its answer cannot be read. */
 export async function callUrl(call: UrlCall): Promise<AnswerStream> {
-  const { source, request, network, clock, signal, touch, read = readAnswerBody } = call;
-  const body = JSON.stringify(request);
+  const { source, request, network, clock, signal, touch } = call;
+  const isAgUi = source.protocol === "ag-ui";
+  const { read = isAgUi ? readEventBody : readAnswerBody } = call;
+  const body = JSON.stringify(isAgUi ? runInputOf(request) : request);
   const { sessionId, epoch } = request.flotilla;
   const headers = {
     accept: "text/event-stream, application/x-ndjson, application/json;q=0.5",
@@ -126,6 +130,16 @@ export async function* readAnswerBody(
     // An unreadable last item means that the body was cut off.
     if (item.type === "error" && !item.fatal) throw agentDied();
     yield chunkOf(item);
+  }
+}
+
+/** The chunks that the events of an agent mean that speaks AG-UI. */
+async function* readEventBody(answer: AnswerBody, touch: () => void): AsyncGenerator<unknown> {
+  const reader = createAgUiReader();
+  for await (const event of readAnswerBody(answer, touch)) {
+    const chunks = reader.push(event);
+    if ("error" in chunks) throw new AgentFailure("agent_invalid", chunks.error);
+    yield* chunks;
   }
 }
 

@@ -18,7 +18,8 @@ import { AgentFailure, failureOf } from "./failure.ts";
 import { answerStreamOf } from "./call-function.ts";
 import { readRange } from "./history.ts";
 import type { Control } from "./parts.ts";
-import { readUntilAvailable, reportToOwner, type TurnParts } from "./turn.ts";
+import { readUntilAvailable, reportToOwner } from "./report.ts";
+import type { TurnParts } from "./turn.ts";
 import { callWithRetries } from "./call-agent.ts";
 import type { AgentSpec, CompactionSpec } from "../agents/spec.ts";
 

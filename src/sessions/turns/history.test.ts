@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { UIMessage } from "../../protocol/message.ts";
+import type { Part, UIMessage } from "../../protocol/message.ts";
 import { agent } from "../agents/agent.ts";
 import type { AgentOptions } from "../agents/options.ts";
 import type { DecidedEntry } from "../conversation/command.ts";
@@ -128,6 +128,72 @@ describe("the history for an agent", () => {
     expect(found).toHaveLength(60);
     expect(found.filter((id) => /^[fe]/.test(id))).toEqual([]);
     expect(found[0]).toBe("m62");
+  });
+
+  describe("with a message that was heard during an answer", () => {
+    const heard = { type: "steering-message", id: "heard", parts: text("by train") };
+    const answerOf = (parts: readonly Part[]) => ({
+      messageId: "answer",
+      role: "assistant" as const,
+      author: "helper",
+      outcome: "completed" as const,
+      parts,
+    });
+    const whole = [...text("one"), heard, { type: "step-start" }, ...text("two")];
+
+    test("has it behind what the agent had said, and before the rest", async () => {
+      const { store, answer, told } = sceneWith();
+      await store([
+        { messageId: "asked" },
+        { messageId: "elsewhere" },
+        { messageId: "heard", author: "bob", parts: text("by train") },
+        { ...answerOf(whole), beganSeq: 1, upToSeq: 3 },
+      ]);
+      await answer();
+      const { messages } = told[0]!;
+      expect(ids(messages)).toEqual(["asked", "answer/1", "heard", "answer", "elsewhere"]);
+      expect(messages[2]).toMatchObject({
+        role: "user",
+        metadata: { flotilla: { author: "bob" } },
+      });
+      expect(messages.map(({ parts }) => parts.at(-1)?.["text"])).toEqual([
+        "said 1",
+        "one",
+        "by train",
+        "two",
+        "said 2",
+      ]);
+    });
+
+    test("has it before an answer that is made anew, and of one that was made anew", async () => {
+      const { store, answer, told } = sceneWith();
+      await store([
+        { messageId: "asked" },
+        { messageId: "heard", parts: text("by train") },
+        { ...answerOf(whole), beganSeq: 1, upToSeq: 2 },
+      ]);
+      await answer({ trigger: "regenerate", messageId: "answer", replaces: 3 });
+      expect(ids(told[0]!.messages)).toEqual(["asked", "heard"]);
+      await store([{ ...answerOf(text("three")), replaces: 3 }, { messageId: "next" }]);
+      await answer();
+      expect(ids(told[1]!.messages)).toEqual(["asked", "heard", "answer", "next"]);
+    });
+
+    test("has it from the answer where it isn't among the last messages itself", async () => {
+      const { store, answer, told } = sceneWith({ history: { last: 2 } });
+      await store([
+        { messageId: "asked" },
+        { messageId: "heard" },
+        { ...answerOf([heard, ...text("two")]), beganSeq: 1, upToSeq: 2 },
+        { messageId: "next" },
+      ]);
+      await answer();
+      expect(told[0]!.messages).toMatchObject([
+        { id: "heard", role: "user", parts: text("by train") },
+        { id: "answer", parts: text("two") },
+        { id: "next" },
+      ]);
+    });
   });
 
   test("keeps what was streamed before an answer was cut, without calls that never ended", async () => {

@@ -1,8 +1,9 @@
+import { FlotillaError } from "../../base/errors.ts";
 import { isWaitingCall } from "../../protocol/later.ts";
 import { jsonBytes } from "../../protocol/limits.ts";
 import type { Entry, Part, UIMessage } from "../../protocol/message.ts";
 import { type EntryNote, viewOf } from "../../protocol/view.ts";
-import type { Header, Turn } from "../conversation/header.ts";
+import type { Header, Turn, WokenBy } from "../conversation/header.ts";
 import type { Reads } from "../log/journal.ts";
 import type { AgentSpec, ContextPolicy, HistoryMode } from "../agents/spec.ts";
 
@@ -48,7 +49,7 @@ export async function readHistory(
   turn: Turn,
   { history, context }: Pick<AgentSpec, "history" | "context">,
 ): Promise<History> {
-  const target = turn.trigger === "submit" ? undefined : turn.messageId;
+  const target = continues(turn) ? turn.messageId : undefined;
   const isEnough = (messages: readonly UIMessage[]) =>
     history.mode !== "entire" &&
     applyPolicy(upToTarget(messages, turn).messages, { history, context }).length >= history.count;
@@ -62,16 +63,99 @@ export async function readHistory(
     summarySeq = 0;
   }
   const { messages, continued } = upToTarget(loaded.messages, turn);
+  const asked = turn.wake && askedBy(turn.wake, turn);
   const summary = summarySeq > 0 ? await readSummary(journal, header) : undefined;
-  const kept = applyPolicy(messages, { history, context });
+  const all = asked ? [...messages, asked] : messages;
+  const kept = applyPolicy(all, { history, context });
   const last = kept.findLast(({ role }) => role === "user");
   const user = last && noteOf(last)?.author;
   return {
-    messages: summary ? [summary, ...kept] : kept,
+    messages: asHeard(summary ? [summary, ...kept] : kept),
     ...(summary && { summary: textOf(summary) }),
     ...(user !== undefined && { user }),
     ...(continued && { continued }),
   };
+}
+
+/** A message that has come while a turn works. */
+export type Heard = { readonly seq: number; readonly message: UIMessage };
+
+/**
+ * Reads the messages with these seqs, in their order, without the parts that the agent's policy leaves out.
+ * Ends early once they have so many bytes.
+ */
+export async function readHeard(
+  journal: Pick<Reads, "entries">,
+  sessionId: string,
+  seqs: readonly number[],
+  { context, maxBytes }: Pick<AgentSpec, "context"> & { readonly maxBytes: number },
+): Promise<Heard[]> {
+  const heard: Heard[] = [];
+  let bytes = 0;
+  for (let at = 0; at < seqs.length && bytes < maxBytes;) {
+    // Those of one run are read together.
+    const first = seqs[at]!;
+    let limit = 1;
+    while (seqs[at + limit] === first + limit) limit++;
+    const left = Math.min(maxHistoryBytes, maxBytes - bytes);
+    const page = await journal.entries(sessionId, { after: first - 1, limit, maxBytes: left });
+    if (page.length === 0) throw missingEntry(sessionId, first);
+    for (const entry of page) {
+      bytes += jsonBytes(entry.parts);
+      const [message] = viewOf([entry]);
+      const parts = message?.parts.filter(({ type }) => !isSkipped(type, context.skipParts));
+      if (message && parts) heard.push({ seq: entry.seq, message: { ...message, parts } });
+    }
+    at += page.length;
+  }
+  return heard;
+}
+
+function missingEntry(sessionId: string, seq: number): FlotillaError {
+  return new FlotillaError("unavailable", `entry ${seq} of session ${sessionId} can't be read yet`);
+}
+
+/**
+ * The messages with each that was heard during an answer where it was heard: behind what its agent had said
+ * by then, and before what it said next. The last piece of an answer keeps its id.
+ */
+function asHeard(messages: readonly UIMessage[]): readonly UIMessage[] {
+  const heardIds = new Set(messages.flatMap(heardIn).map(({ id }) => id));
+  if (heardIds.size === 0) return messages;
+  const own = new Map(messages.map((message) => [message.id, message]));
+  return messages.flatMap((message) => {
+    if (heardIds.has(message.id) && message.role === "user") return [];
+    const heard = heardIn(message);
+    if (heard.length === 0) return [message];
+    const pieces: UIMessage[] = [];
+    let parts: Part[] = [];
+    const end = (id: string) => {
+      if (parts.some(({ type }) => type !== "step-start")) pieces.push({ ...message, id, parts });
+      parts = [];
+    };
+    for (const part of message.parts) {
+      const at = heard.findIndex((each) => each.part === part);
+      if (at === -1) parts.push(part);
+      else {
+        end(`${message.id}/${at + 1}`);
+        const { id, parts: said } = heard[at]!;
+        const stored = own.get(id);
+        pieces.push(stored?.role === "user" ? stored : { id, role: "user", parts: said });
+      }
+    }
+    end(message.id);
+    return pieces;
+  });
+}
+
+/** The messages that an answer has heard. */
+function heardIn({ role, parts }: UIMessage): { id: string; parts: Part[]; part: Part }[] {
+  if (role !== "assistant") return [];
+  return parts.flatMap((part) => {
+    const { type, id, parts: said } = part;
+    const isHeard = type === "steering-message" && typeof id === "string" && Array.isArray(said);
+    return isHeard ? [{ id, parts: said as Part[], part }] : [];
+  });
 }
 
 /** Reads everything that a compactor has to summarise. */
@@ -86,7 +170,7 @@ export async function readRange(
   const summary = header.summarySeq > 0 ? await readSummary(journal, header) : undefined;
   const all = { history: { mode: "entire" }, context: { skipParts: [], lastN: null } } as const;
   return {
-    messages: applyPolicy(messages, all),
+    messages: asHeard(applyPolicy(messages, all)),
     ...(summary && { summary: textOf(summary) }),
   };
 }
@@ -102,7 +186,7 @@ async function readBack(
   for (let oldest = upTo + 1; ;) {
     const left = { limit, maxBytes: maxHistoryBytes - bytes };
     const page = await journal.tail(sessionId, { after, upTo: oldest - 1, ...left });
-    entries = [...page, ...entries];
+    entries = [...page.map(asAsked), ...entries];
     oldest = page[0]?.seq ?? after + 1;
     for (const { parts } of page) bytes += jsonBytes(parts);
     const first = positionsOf(entries);
@@ -131,19 +215,53 @@ async function readBack(
  */
 function positionsOf(entries: readonly Entry[]): Map<string, number> {
   const positions = new Map<string, number>();
-  for (const { kind, replaces, messageId, seq, upToSeq } of entries) {
+  for (const { kind, replaces, messageId, seq, upToSeq, beganSeq = upToSeq } of entries) {
     if (kind !== "message" || replaces !== undefined) continue;
-    positions.set(messageId, upToSeq === undefined ? seq : upToSeq + 0.5);
+    positions.set(messageId, beganSeq === undefined ? seq : beganSeq + 0.5);
+  }
+  // What an answer has heard belongs before it, also once the answer is made anew.
+  for (const { messageId, parts, role } of entries) {
+    for (const { id } of heardIn({ id: messageId, role, parts })) {
+      const at = positions.get(messageId);
+      if (at !== undefined && positions.has(id)) positions.set(id, at - 0.25);
+    }
   }
   return positions;
+}
+
+/** True for a turn about an earlier answer. */
+function continues({ trigger }: Turn): boolean {
+  return trigger === "regenerate" || trigger === "tool_result";
+}
+
+/** What an agent is asked by a wake, before anything of it is stored. */
+function askedBy(
+  { key, atMs, author, message }: WokenBy,
+  { messageId }: Turn,
+): UIMessage | undefined {
+  if (message === undefined) return undefined;
+  const metadata = { flotilla: { author, atMs, wake: key } };
+  return {
+    id: `${messageId}/wake`,
+    role: "user",
+    metadata,
+    parts: [{ type: "text", text: message }],
+  };
+}
+
+/** What a wake has asked is a message to agents, and none that user interfaces show. */
+function asAsked(entry: Entry): Entry {
+  const isAsked = entry.wake?.event === "fired" && entry.parts.length > 0;
+  return isAsked ? { ...entry, kind: "message" } : entry;
 }
 
 /** A regeneration gets the messages before the target; a continuation gets the target last. */
 function upToTarget(
   messages: readonly UIMessage[],
-  { trigger, messageId }: Turn,
+  turn: Turn,
 ): { messages: readonly UIMessage[]; continued?: UIMessage } {
-  if (trigger === "submit") return { messages };
+  const { trigger, messageId } = turn;
+  if (!continues(turn)) return { messages };
   const at = messages.findIndex(({ id }) => id === messageId);
   if (at === -1) return { messages };
   if (trigger === "regenerate") return { messages: messages.slice(0, at) };

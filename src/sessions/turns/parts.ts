@@ -5,10 +5,12 @@ import type { ModelTotal, Prices } from "../../base/usage.ts";
 import type { ThrottleRegistry } from "../../throttles/registry.ts";
 import type { CommandResult, Command } from "../conversation/command.ts";
 import type { Reads } from "../log/journal.ts";
+import type { TurnFiles } from "./files.ts";
 import type { LiveChunks } from "../runner.ts";
 import type { PrepareLater } from "./later.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { AgentSpec } from "../agents/spec.ts";
+import type { Wakes } from "../wakes.ts";
 
 /** What a runner needs. */
 export type RunnerParts = {
@@ -33,8 +35,12 @@ export type RunnerParts = {
   readonly throttles: ThrottleRegistry;
   readonly enqueue: Keyed<{ readonly taskId: string }>;
   readonly start: Keyed<{ readonly runId: string }>;
+  /** Sets a wake of the session, once for each id. */
+  readonly setWake: Wakes["set"];
   /** Makes what the output of a tool waits for. */
   readonly prepareLater: PrepareLater;
+  /** What agents read files by. */
+  readonly files: TurnFiles;
   /** What models cost. Default: not known. */
   readonly prices?: Prices | undefined;
   /** Default: the network. */

@@ -8,7 +8,8 @@ import type { Answer } from "./answer.ts";
 import { runCompaction } from "./compaction.ts";
 import { createAgentNetwork } from "./network.ts";
 import { type Control, createControl, type RunnerParts } from "./parts.ts";
-import { runTurn, reportToOwner } from "./turn.ts";
+import { reportToOwner } from "./report.ts";
+import { runTurn } from "./turn.ts";
 
 type RunningWork = {
   readonly name: WorkId;

@@ -28,6 +28,7 @@ type TurnSteps = {
 
 type CallSteps = {
   readonly step: Step;
+  readonly take: Steps["take"];
   /** Waits for the steps that the function has not awaited. No step begins after that. */
   settle(returned: boolean): Promise<void>;
 };
@@ -177,6 +178,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
         if (count > 0) parts.onCaughtUp();
         changed();
       },
+      takes: true,
       onEnded(how) {
         if (how === "answered" && --unanswered === 0) parts.onCaughtUp();
       },
@@ -184,6 +186,7 @@ export function createTurnSteps(parts: TurnStepsParts): TurnSteps {
     setUnfinished(steps.step, parts.unfinished);
     return {
       step: setLaterHost(steps.step, later),
+      take: steps.take,
       async settle(returned) {
         await steps.settle(returned);
         isOver = true;
@@ -251,7 +254,13 @@ function keyOwner(sessionId: string, epoch: number): string {
   return `turn/${plainId.test(sessionId) ? sessionId : `#${hash()}`}/${epoch}`;
 }
 
-function replaced({ sessionId, epoch }: { sessionId: string; epoch: number }): FlotillaError {
+export function replaced({
+  sessionId,
+  epoch,
+}: {
+  sessionId: string;
+  epoch: number;
+}): FlotillaError {
   const message = `turn ${epoch} of session ${sessionId} has ended or goes on at another pod: end this call`;
   return new FlotillaError("claim_lost", message);
 }

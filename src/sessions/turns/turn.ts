@@ -1,21 +1,13 @@
-import {
-  decidedCodes,
-  FlotillaError,
-  hasCode,
-  messageOf,
-  storeAwayCodes,
-  unstorableCodes,
-} from "../../base/errors.ts";
+import { FlotillaError, hasCode, messageOf, unstorableCodes } from "../../base/errors.ts";
 import { withFields } from "../../base/log.ts";
 import type { UsageLedger } from "../../base/usage.ts";
 import { estimateMessageTokens } from "../../protocol/message.ts";
 import type { ModelCallOptions } from "../../steps/model-calls.ts";
-import type { Step } from "../../steps/model.ts";
+import { setHearing } from "../../steps/steering.ts";
 import type { NewTask } from "../../tasks/sql/enqueue.ts";
 import type { QueuePosition } from "../../throttles/limiter/permit.ts";
 import { throttleMiddleware } from "../../throttles/model-middleware.ts";
-import { callUntilAnswered } from "../../store/retry.ts";
-import type { Command, CommandResult, Reply } from "../conversation/command.ts";
+import type { Reply } from "../conversation/command.ts";
 import type { Header, Turn } from "../conversation/header.ts";
 import {
   type Answer,
@@ -25,16 +17,19 @@ import {
   keepCheckpoints,
   usageOfAnswer,
 } from "./answer.ts";
-import { contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
+import { type FunctionCallOptions, contextOf, answerStreamOf, triggerOf } from "./call-function.ts";
 import { type AnswerStream, callUrl } from "./call-url.ts";
 import { AgentFailure, failureOf, limitFailureOf } from "./failure.ts";
-import { type History, readHistory } from "./history.ts";
+import { referredFiles, withFileUrls } from "./files.ts";
+import { type History, readHeard, readHistory } from "./history.ts";
 import { type AttemptMeter, budgetUsed, createAttemptMeter } from "./meter.ts";
 import type { AgentNetwork } from "./network.ts";
 import type { Control, RunnerParts, TurnEvent } from "./parts.ts";
 import { callWithRetries } from "./call-agent.ts";
 import { createTurnLater } from "./later.ts";
-import { createTurnSteps } from "./steps.ts";
+import { readUntilAvailable, readWhileAway, reportToOwner } from "./report.ts";
+import { createTurnSteering } from "./steering.ts";
+import { createTurnSteps, replaced } from "./steps.ts";
 import {
   createUnfinished,
   encodeCheckpoint,
@@ -49,6 +44,8 @@ type MadeAnswer = {
   readonly answer?: Answer;
   readonly failure?: AgentFailure | undefined;
   readonly ttftMs?: number | undefined;
+  /** Messages that an earlier attempt has heard never reached this one. */
+  readonly isUnheard?: boolean;
 };
 
 type AnswerRequest = {
@@ -75,20 +72,6 @@ type SavedAnswer = {
   readonly meter: AttemptMeter;
   readonly unfinished: TurnUnfinished;
 };
-
-type WorkReport = Extract<
-  Command,
-  {
-    type:
-      | "turn_finished"
-      | "turn_released"
-      | "turn_steps"
-      | "work_begun"
-      | "turn_waiting"
-      | "compaction_finished"
-      | "compaction_failed";
-  }
->;
 
 type WaitReporter = {
   /** Sets whether the turn waits for a permit now. */
@@ -175,46 +158,6 @@ export async function runTurn(
   }
 }
 
-/**
- * Reports the outcome of work to the session's owner, and retries until it is stored, because a model was
- * paid for it. Rejects only if the owner refuses it for good.
- */
-export function reportToOwner(
-  { ask, clock, random, log }: Pick<RunnerParts, "ask" | "clock" | "random" | "log">,
-  { tenant, sessionId }: Pick<Header, "tenant" | "sessionId">,
-  command: WorkReport,
-  signal: AbortSignal,
-): Promise<CommandResult> {
-  return callUntilAnswered(() => ask(tenant, sessionId, command, { signal }), {
-    clock,
-    random,
-    signal,
-    mayRetry: (error) => !hasCode(error, "closed", "unsupported", ...decidedCodes),
-    onFailed({ error, tries }) {
-      const fields = { session: sessionId, command: command.type, tries, error: messageOf(error) };
-      log.warn(fields, "turn report not stored yet, retrying");
-    },
-  });
-}
-
-/**
- * Reads until the store responds: a short outage is no reason for an answer to fail. Returns undefined if
- * the work is aborted meanwhile.
- */
-export async function readUntilAvailable<Found>(
-  { clock, random }: Pick<RunnerParts, "clock" | "random">,
-  { signal }: Pick<Control, "signal">,
-  read: () => Promise<Found>,
-): Promise<Found | undefined> {
-  if (signal.aborted) return undefined;
-  try {
-    return await callUntilAnswered(read, { clock, random, signal, codes: storeAwayCodes });
-  } catch (error) {
-    if (signal.aborted && hasCode(error, "cancelled", ...storeAwayCodes)) return undefined;
-    throw error;
-  }
-}
-
 async function makeAnswer(
   parts: TurnParts,
   header: Header,
@@ -285,10 +228,35 @@ async function makeAnswer(
       return reportToOwner(parts, header, command, dropped(control));
     },
     onCaughtUp: () => catchUp?.done(),
-    modelCalls: { ...modelCallsOfAgent(parts, spec, onWaiting), before, onTokens, onEnded },
+    modelCalls: {
+      ...modelCallsOfAgent(parts, spec, onWaiting),
+      files: referredFiles(parts.files, sessionId, readWhileAway(parts, control)),
+      before,
+      onTokens,
+      onEnded,
+    },
     unfinished: unfinished.steps,
   });
   let callSteps: ReturnType<typeof steps.open> | undefined;
+  const isSteered = spec.source.type === "function" && spec.during === "steer" && !turn.wake;
+  const steering = createTurnSteering({
+    turn,
+    async ask(command) {
+      const result = await reportToOwner(parts, header, command, dropped(control));
+      if (result.done !== false) return result;
+      control.end({ keep: false });
+      throw replaced({ sessionId, epoch });
+    },
+    async read(seqs, maxBytes) {
+      const { context } = spec;
+      const found = await readUntilAvailable(parts, control, () =>
+        readHeard(parts.journal, sessionId, seqs, { context, maxBytes }),
+      );
+      if (!found) throw new FlotillaError("cancelled", "the answer is no longer wanted");
+      return found;
+    },
+    mayHear: () => !unfinished.isAwaited,
+  });
   const checkpoints = keepCheckpoints(clock, {
     bytes: () => answer.bytes,
     hasSteps: () => turn.hasSteps === true || steps.hasStored,
@@ -317,9 +285,22 @@ async function makeAnswer(
           history.continued,
           clock.now,
         );
-        const step = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host })).step;
+        const opened = () => (callSteps ??= steps.open({ signal, onBusy, later: later.host }));
+        const heard = steering.open((look) => opened().take(look));
+        const step = () => {
+          const { step: made } = opened();
+          return isSteered ? setHearing(made, ({ atStep }) => hearUnlessInStep(atStep)) : made;
+        };
+        const hear = async () => (isSteered ? heard.hear() : []);
+        // A model that is asked within a step of the function's own hears nothing: that step stands for it.
+        const hearUnlessInStep = (atStep: number) =>
+          heard.hear(atStep).catch((error: unknown) => {
+            if (hasCode(error, "step_ambiguous")) return [];
+            throw error;
+          });
         const request = { spec, header, turn, history, usage: meter.ledger };
-        const stream = later.read(await open(parts, request, { signal, touch, step }));
+        const answered = await open(parts, request, { signal, touch, step, hear });
+        const stream = later.read(heard.read(answered));
         return { ...stream, cause: () => stream.cause?.() ?? limitFailureOf(callError)?.cause };
       },
       settle: async (returned) => callSteps?.settle(returned),
@@ -336,7 +317,7 @@ async function makeAnswer(
   checkpoints.stop();
   waits.stop();
   catchUp?.stop();
-  return { answer, failure, ttftMs };
+  return { answer, failure, ttftMs, isUnheard: isSteered && steering.isUnheard };
 }
 
 /** What an agent's options say about its durable calls to models. */
@@ -352,18 +333,18 @@ function modelCallsOfAgent(
 async function open(
   parts: TurnParts,
   { spec, header, turn, history, usage }: AnswerRequest,
-  { signal, touch, step }: { signal: AbortSignal; touch: () => void; step: () => Step },
+  call: FunctionCallOptions,
 ): Promise<AnswerStream> {
+  const { signal, touch } = call;
   const { source } = spec;
   if (source.type === "function") {
-    const returned = await source.run(
-      contextOf(parts, { header, turn, history, usage }, { signal, step }),
-    );
-    return answerStreamOf(returned, touch);
+    const returned = await source.run(contextOf(parts, { header, turn, history, usage }, call));
+    return answerStreamOf(returned, touch, turn);
   }
   const { sessionId, tenant } = header;
   const { epoch, attempt, agent, upToSeq, messageId } = turn;
-  const { messages, user, summary } = history;
+  const { user, summary } = history;
+  const messages = await withFileUrls(parts.files, header, history.messages);
   const request = {
     id: sessionId,
     messages,
@@ -378,6 +359,7 @@ async function open(
       ...(user !== undefined && { user }),
       ...(summary !== undefined && { summary }),
       seq: upToSeq,
+      ...(turn.wake && { woken: { key: turn.wake.key, atMs: turn.wake.atMs } }),
     },
   };
   const { network, clock } = parts;
@@ -404,7 +386,11 @@ async function checkpoint(
 }
 
 /** Ends the answer for its subscribers, and returns the reply to store. */
-function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: AttemptMeter): Reply {
+function replyOf(
+  { answer, failure, isUnheard }: MadeAnswer,
+  control: Control,
+  meter: AttemptMeter,
+): Reply {
   const stopped = control.signal.aborted || answer?.outcome.type === "abort";
   const measured = meter.measured();
   const used = meter.used();
@@ -413,6 +399,7 @@ function replyOf({ answer, failure }: MadeAnswer, control: Control, meter: Attem
   else answer?.close(stopped ? "abort" : "finish");
   const content = answer?.content() ?? { parts: [] };
   const reply = { ...content, tokens: estimateMessageTokens(content.parts), measured };
+  if (!failure && !stopped && isUnheard) return { outcome: "completed", ...reply, unheard: true };
   if (!failure) return { outcome: stopped ? "stopped" : "completed", ...reply };
   const outcome = content.parts.length > 0 ? "cut" : "failed";
   return { outcome, ...reply, error: entryErrorOf(failure) };

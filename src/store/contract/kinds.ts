@@ -5,7 +5,7 @@ import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
 import { inject } from "vitest";
-import { movableClock } from "../../base/contract/movable-clock.ts";
+import { movableClock, until } from "../../base/contract/movable-clock.ts";
 import { storedText } from "../codec/codec.ts";
 import { withCodec } from "../codec/database.ts";
 import { encryption } from "../codec/encryption.ts";
@@ -216,8 +216,21 @@ async function postgresCaller(url: string): Promise<CallerConnection> {
   };
 }
 
+/** Selects the connections to its database that wait for a lock. */
+export const lockWaits = `select pid from pg_stat_activity
+  where datname = current_database() and wait_event_type = 'Lock'`;
+
+/** Those on Postgres that wait for a lock, as a transaction sees them. */
+export async function waitsBehind(caller: CallerConnection): Promise<unknown[]> {
+  // Within a transaction every look would show what the first has seen.
+  await caller.exec("select pg_stat_clear_snapshot()");
+  return caller.all(lockWaits);
+}
+
 let databases = 0;
 const looksMost = 100;
+/** What Postgres says of a database that has connections. */
+const inUse = "55006";
 
 /** A database of its own on the server that this run has started. */
 export async function temporaryDatabase() {
@@ -237,7 +250,18 @@ export async function temporaryDatabase() {
     return row.left as number;
   };
   await ask(`create database ${name}`);
-  const drop = async () => void (await ask(`drop database ${name} with (force)`));
+  // Connections that are cut by that are waited for, but only for some seconds.
+  const drop = async () => {
+    await until(`the end of ${name}`, async () => {
+      try {
+        await ask(`drop database ${name} with (force)`);
+        return true;
+      } catch (error) {
+        if ((error as { code?: string }).code !== inUse) throw error;
+        return false;
+      }
+    });
+  };
   return {
     url: server.replace(/postgres$/, name),
     /** A pool's end doesn't wait for its connections, and one that is cut off meanwhile complains. */

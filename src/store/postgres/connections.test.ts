@@ -70,7 +70,8 @@ describe("a Postgres connection", () => {
     expect(await lookUps()).toBe(0);
     await database.write([sql`insert into scratch select generate_series(1, 5000)`]);
     const waiting = database.write([sql`select pg_advisory_xact_lock(7)`]);
-    const blocked = sql`select 1 from pg_locks where locktype = 'advisory' and not granted`;
+    const blocked = sql`select 1 from pg_stat_activity
+      where datname = current_database() and wait_event = 'advisory'`;
     await until("it to wait", async () => (await database.read(blocked)).length === 1);
     clock.jump(tookMs);
     await holder.end();
@@ -113,12 +114,13 @@ describe("a Postgres connection", () => {
   test("that falls silent is given up after answerTimeoutMs, and another is used", async () => {
     const link = await silentLink(url);
     const database = await open({ url: link.url, answerTimeoutMs: 500, connections: 1 });
-    expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    const read = () => database.read(sql`select 1 as one`);
+    // On a busy machine any answer may take as long as that.
+    const answer = () => until("an answer", () => read().catch(() => undefined));
+    expect(await answer()).toEqual([{ one: 1 }]);
     link.silence();
-    await expect(database.read(sql`select 1 as one`)).rejects.toMatchObject({
-      code: "unknown_outcome",
-    });
-    expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    await expect(read()).rejects.toMatchObject({ code: "store_unavailable" });
+    expect(await answer()).toEqual([{ one: 1 }]);
     await link.close();
   });
 
@@ -144,10 +146,21 @@ describe("a Postgres connection", () => {
   });
 
   test("that isn't free in time is what the error names", async () => {
-    const database = await open({ url, connections: 1, connectTimeoutMs: 300 });
-    const slow = database.read(sql`select pg_sleep(2)`);
+    const database = await open({
+      url,
+      connections: 1,
+      connectTimeoutMs: 300,
+      lockTimeoutMs: 60_000,
+    });
+    const holder = new pg.Client(url);
+    await holder.connect();
+    await holder.query("select pg_advisory_lock(7)");
+    // To connect may take as long as that, too.
+    await until("a connection", () => database.read(sql`select 1`).catch(() => undefined));
+    const slow = database.read(sql`select pg_advisory_xact_lock(7)::text as got`);
     await expect(database.read(sql`select 1`)).rejects.toThrow(/no connection became free in time/);
-    await slow;
+    await holder.end();
+    expect(await slow).toHaveLength(1);
   });
 });
 

@@ -3,14 +3,29 @@ import { auditedBefore, auditFull } from "../audit.ts";
 
 const readOnly = "25006";
 
+type Known = {
+  readonly code: ErrorCode;
+  readonly advice: string;
+  /** What the server refuses of this program: it can be reached, but not by this one. */
+  readonly refuses?: string;
+};
+
 /** Definite answers of the server: nothing was done. */
-const definite: Readonly<Record<string, { code: ErrorCode; advice: string }>> = {
+const definite: Readonly<Record<string, Known>> = {
   "25006": {
     code: "store_read_only",
     advice: "it is read-only, as a standby is: connect to the primary",
   },
-  "28000": { code: "store_unavailable", advice: "it refuses this user: check the URL" },
-  "28P01": { code: "store_unavailable", advice: "the password is wrong: check the URL" },
+  "28000": {
+    code: "store_unavailable",
+    advice: "it refuses this user: check the URL",
+    refuses: "user",
+  },
+  "28P01": {
+    code: "store_unavailable",
+    advice: "the password is wrong: check the URL",
+    refuses: "password",
+  },
   "3D000": {
     code: "store_missing",
     advice: "that database doesn't exist: create it, or check the URL",
@@ -158,7 +173,8 @@ export function postgresError(
   }
   if (known) {
     const message = `the database: ${known.advice} (${messageOf(error)})`;
-    return new FlotillaError(known.code, message, { cause: error });
+    const details = known.refuses === undefined ? {} : { details: { refuses: known.refuses } };
+    return new FlotillaError(known.code, message, { cause: error, ...details });
   }
   if (sent && isOfAudit(error)) {
     if (state === "23505") return auditedBefore(error);

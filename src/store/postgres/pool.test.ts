@@ -66,7 +66,7 @@ describe.each([
     const enqueued = await producer.enqueueMany(double, [1, 2, 3]);
     const results = enqueued.map(({ taskId }) => producer.waitFor(taskId));
     expect(await Promise.all(results)).toEqual([2, 4, 6]);
-    expect(pod.leader).toBe(pod.podId);
+    await until("its lead", () => pod.leader === pod.podId);
     expect(pool.totalCount).toBeLessThanOrEqual(options.max ?? 3);
   });
 
@@ -121,9 +121,11 @@ describe.each([
     await other.query(
       "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
     );
-    expect(await slow).toMatchObject({ code: "unknown_outcome" });
+    expect(await slow).toMatchObject({ code: "store_unavailable" });
     await other.end();
-    expect(await database.read(sql`select 1 as one`)).toEqual([{ one: 1 }]);
+    // Others may end a moment later than the busy one, each with what is asked on it.
+    const answer = () => database.read(sql`select 1 as one`).catch(() => undefined);
+    expect(await until("an answer", answer)).toEqual([{ one: 1 }]);
     await database.close();
   });
 });

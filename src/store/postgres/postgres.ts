@@ -1,6 +1,6 @@
 import { contentionMs } from "../../base/backoff.ts";
 import { type Clock, sleep, systemClock } from "../../base/clock.ts";
-import { FlotillaError } from "../../base/errors.ts";
+import { FlotillaError, hasCode } from "../../base/errors.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { systemRandom } from "../../base/random.ts";
 import { checkWanted, type Database, type Durability, type OnStoreEvent } from "../database.ts";
@@ -87,7 +87,11 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       guarded(async () => {
         const kind = page ? "page" : cold ? "cold" : "read";
         const queries = [render(statement, dialect)];
-        const [rows] = await transact(kind, queries, () => checkWanted(signal));
+        const [rows] = await transact(kind, queries, () => checkWanted(signal)).catch(
+          (error: unknown) => {
+            throw readError(error);
+          },
+        );
         return rows!;
       }),
     write: (statements, options = {}) =>
@@ -119,6 +123,12 @@ export async function openPostgres(options: PostgresOptions): Promise<Database> 
       await closing;
     },
   };
+}
+
+/** A read whose connection broke has done nothing, so nothing about it is unknown: the server is away. */
+function readError(error: unknown): unknown {
+  if (!hasCode(error, "unknown_outcome")) return error;
+  return new FlotillaError("store_unavailable", error.message, { cause: error.cause });
 }
 
 function closedError(): FlotillaError {

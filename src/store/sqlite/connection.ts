@@ -52,7 +52,7 @@ export type ConnectionOptions = {
 // How long a write waits for other processes' writes before it is refused.
 const busyLimitMs = 30_000;
 // How many texts a generation of statements has; there are two.
-const statementsKept = 200;
+const statementsKept = 500;
 // A write-ahead log of at most 16 MiB between checkpoints: a larger one makes reads slow.
 const checkpointPages = 4_000;
 const cacheKib = 32_768;

@@ -31,7 +31,8 @@ function run(script: string) {
   children.push(child);
   let output = "";
   child.stdout.on("data", (chunk: Buffer) => (output += String(chunk)));
-  const exited = once(child, "exit").then(([code]) => code as number | null);
+  // What it has printed may come after its end, and before that of its pipes.
+  const exited = once(child, "close").then(([code]) => code as number | null);
   return { child, exited, output: () => output };
 }
 
@@ -72,7 +73,7 @@ describe("several processes on one file", () => {
     const database = await openStore(place.path);
     const holder = run(`
       import { DatabaseSync } from "node:sqlite";
-      const db = new DatabaseSync(${JSON.stringify(place.path)});
+      const db = new DatabaseSync(${JSON.stringify(place.path)}, { timeout: 30_000 });
       db.exec("begin immediate");
       console.log("locked");
       process.stdin.once("data", () => {
@@ -106,12 +107,12 @@ describe("several processes on one file", () => {
     const database = await openStore(place.path);
     let hints = 0;
     database.subscribe(() => hints++);
-    const other = new DatabaseSync(place.path);
+    const other = new DatabaseSync(place.path, { timeout: 30_000 });
     other.exec("insert into flotilla_task (name) values ('by hand')");
     other.close();
     const byProcess = run(`
       import { DatabaseSync } from "node:sqlite";
-      const db = new DatabaseSync(${JSON.stringify(place.path)});
+      const db = new DatabaseSync(${JSON.stringify(place.path)}, { timeout: 30_000 });
       const insert = () => db.exec("insert into flotilla_task (name) values ('elsewhere')");
       process.stdin.once("data", () => {
         insert();

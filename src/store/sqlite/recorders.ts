@@ -1,11 +1,13 @@
 import type { RecorderName } from "../sql.ts";
 
-const ended = "('completed', 'failed', 'cancelled')";
+/** Comparisons, because SQLite makes a table of a list of three, anew for each row that a trigger is called for. */
+const isEnded = (row: string) =>
+  `(${["completed", "failed", "cancelled"].map((each) => `${row}.status = '${each}'`).join(" or ")})`;
 const kind = (row: string) => `case when ${row}.flow_version is null then 'task' else 'run' end`;
 
 const taskChange = `case
-      when new.status in ${ended} then case when old.status <> new.status then new.status end
-      when old.status in ${ended} then 'retried'
+      when ${isEnded("new")} then case when old.status <> new.status then new.status end
+      when ${isEnded("old")} then 'retried'
       when new.parked = 6 and old.parked <> 6 then 'set_aside'
       when new.retry_count > old.retry_count or new.deaths > old.deaths then 'retried'
       when old.parked = 6 and new.parked <> 6 then 'resumed' end`;
@@ -85,7 +87,7 @@ const recorders: Readonly<Record<RecorderName, Recorder>> = {
   },
   task_delete: {
     event: "delete on flotilla_task",
-    when: `old.status not in ${ended}`,
+    when: `not ${isEnded("old")}`,
     subjects: [{ ...ofTask("old"), change: "'deleted'" }],
   },
   session_insert: {

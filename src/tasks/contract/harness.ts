@@ -21,7 +21,7 @@ export const rowsOf = table("task");
 
 type ClaimManner = { oldestFirst?: boolean; call?: number; from?: Frontier };
 
-const waitLimitMs = 30_000;
+const waitLimitMs = 90_000;
 
 export async function openTasks(kind: StoreKind) {
   const store = await emptyStore(kind);

@@ -31,6 +31,7 @@ export function startedContract(kind: StoreKind): void {
         leadsSinceMs: null,
         throttles: [],
         running: [{ taskId, startedAtMs }],
+        logs: [],
       });
 
     test("is stored with its end, and in the event that it leaves", async () => {

@@ -72,7 +72,7 @@ export function taskVersionsContract(kind: StoreKind): void {
       done = true;
       await queue.work("pod-4", [digest(1, stepping, slow)]);
       await queue.work("pod-5", [digest(undefined, stepping, slow)]);
-      await queue.pass(600_000);
+      await queue.pass(120_000);
       expect(seen).toEqual(["1 of 1", "2 of 1", "2 of 1"]);
       expect(await queue.get(taskId)).toMatchObject({ status: "pending" });
       await queue.work("pod-6", [digest(3, stepping, slow)]);

@@ -9,6 +9,7 @@ import { drainContract } from "./drain.ts";
 import { depthContract } from "./depth.ts";
 import { eachContract } from "./each.ts";
 import { enqueueContract } from "./enqueue.ts";
+import { filesContract } from "./files.ts";
 import { finishContract } from "./finish.ts";
 import { fleetContract } from "./fleet.ts";
 import { concurrencyContract } from "./concurrency.ts";
@@ -77,6 +78,7 @@ export function tasksContract(kind: StoreKind): void {
 /** What those promise who claim tasks and run them, by the same statements. */
 export function workingContract(kind: StoreKind): void {
   workerContract(kind);
+  filesContract(kind);
   fleetContract(kind);
   drainContract(kind);
   handOverContract(kind);

@@ -1,6 +1,9 @@
+import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { checkOptions } from "../../base/options.ts";
 import { currentOrigin } from "../../pods/unhandled-errors.ts";
+import { newFilesIn } from "../../files/new-file.ts";
+import type { TaskFiles } from "../files/task-files.ts";
 import type { NewTask } from "../sql/enqueue.ts";
 import { activeTracer, givenTrace, tracedEnqueue } from "../trace.ts";
 import {
@@ -27,6 +30,7 @@ import type { TaskContract } from "../model.ts";
 type EnqueueParts = InsertParts & {
   ids: Ids;
   maxPayloadBytes: number;
+  files: TaskFiles;
   /** Called with the names of stored tasks. */
   onNames?: (names: ReadonlySet<string>) => void;
 };
@@ -36,6 +40,7 @@ export function createEnqueue(given: EnqueueParts) {
   const { database } = given;
   const parts = { ...given, originOf: currentOrigin };
   const insert = createInsert(parts);
+  const prepare = preparing(parts);
 
   const one = async (
     task: TaskContract | string,
@@ -43,7 +48,7 @@ export function createEnqueue(given: EnqueueParts) {
     options: EnqueueOptions,
     trace: string | null,
   ): Promise<Enqueued> => {
-    const prepared = prepareTask(task, input, options, parts, trace);
+    const prepared = prepare(task, input, options, trace);
     const newTask = prepared instanceof Promise ? await prepared : prepared;
     if (options.tx !== undefined) {
       const [enqueued] = await insertWithin(database.within(options.tx), [newTask], {
@@ -51,9 +56,10 @@ export function createEnqueue(given: EnqueueParts) {
       });
       return unlessRejected(newTask, enqueued!);
     }
-    // A dependent task is refused if a dependency is missing, which must not fail other callers'
+    // A task is refused if a dependency or a file of it is missing, which must not fail other callers'
     // tasks in the batch.
-    const [stored] = newTask.after ? await insert.all([newTask]) : [await insert.one(newTask)];
+    const alone = newTask.after !== undefined || newTask.files !== undefined;
+    const [stored] = alone ? await insert.all([newTask]) : [await insert.one(newTask)];
     const enqueued = unlessRejected(newTask, stored!);
     parts.onNames?.(new Set([newTask.name]));
     return enqueued;
@@ -61,12 +67,16 @@ export function createEnqueue(given: EnqueueParts) {
 
   const many = async <Input>(
     task: TaskContract | string,
-    inputs: readonly Input[],
+    given: readonly Input[],
     options: EnqueueManyOptions<Input>,
     trace: string | null,
   ): Promise<Enqueued[]> => {
+    // A file that several tasks have is stored once.
+    checkNoFiles(given, options.tx);
+    const taken = parts.files.take(given, options.tenant ?? "default", given.length);
+    const inputs = (taken instanceof Promise ? await taken : taken) as readonly Input[];
     const prepared = inputs.map(async (input) =>
-      prepareTask(task, input, optionsOfOne(options, input), parts, trace),
+      prepare(task, input, optionsOfOne(options, input), trace),
     );
     const newTasks = await Promise.all(prepared);
     checkBulk(
@@ -96,7 +106,12 @@ export function createEnqueue(given: EnqueueParts) {
         (each) => (typeof each === "string" && idsByRef.get(each)) || each,
       );
       const rowOptions = { ...options, ...(dependencies.length > 0 && { after: dependencies }) };
-      const prepared = prepareTask(task, input, rowOptions, parts, trace);
+      const prepared = prepare(
+        task,
+        input,
+        { ...rowOptions, ...(tx !== undefined && { tx }) },
+        trace,
+      );
       const made = prepared instanceof Promise ? await prepared : prepared;
       idsByRef.set(ref, made.taskId);
       newTasks.push(made);
@@ -160,6 +175,36 @@ function nameOf(task: TaskContract | string): string {
   return typeof task === "string" ? task : task.name;
 }
 
+/** Makes the row of a task, with the files that its payload refers to. A promise only where there is something to await. */
+function preparing(parts: EnqueueParts & { originOf: typeof currentOrigin }) {
+  const { files } = parts;
+  return (
+    task: TaskContract | string,
+    input: unknown,
+    options: EnqueueOptions,
+    trace: string | null,
+  ): NewTask | Promise<NewTask> => {
+    const prepare = (given: unknown) => {
+      const made = prepareTask(task, given, options, parts, trace);
+      return made instanceof Promise
+        ? made.then((newTask) => files.link(newTask, given))
+        : files.link(made, given);
+    };
+    checkNoFiles(input, options.tx);
+    const taken = files.take(input, options.tenant ?? "default");
+    return taken instanceof Promise ? taken.then(prepare) : prepare(taken);
+  };
+}
+
+/** A transaction of the caller would be open while bytes arrive, and a SQLite file locked against them. */
+function checkNoFiles(input: unknown, tx: unknown): void {
+  if (tx === undefined || newFilesIn(input).size === 0) return;
+  throw new FlotillaError(
+    "unsupported",
+    "new files aren't stored within your transaction: before it begins, store them by `tasks.files.store(file(…))`, and give what that returns",
+  );
+}
+
 /** Throws if the key of a task with `onDuplicate: "reject"` was taken. */
 function unlessRejected(newTask: NewTask, enqueued: Enqueued): Enqueued {
   if (enqueued.created || newTask.policy?.onDuplicate !== "reject") return enqueued;
@@ -172,10 +217,12 @@ function createEnqueueEach(
   insert: ReturnType<typeof createInsert>,
 ) {
   const { database } = parts;
-  const prepare = ({ task, input, options = {} }: EnqueueRow) =>
-    prepareTask(task, input, options, parts, givenTrace(options.trace));
+  const prepared = preparing(parts);
 
   return async (rows: EnqueueRows, options: EnqueueEachOptions = {}): Promise<EachResult> => {
+    const { tx } = options;
+    const prepare = ({ task, input, options: own = {} }: EnqueueRow) =>
+      prepared(task, input, { ...own, ...(tx !== undefined && { tx }) }, givenTrace(own.trace));
     const within = options.tx === undefined ? undefined : database.within(options.tx);
     const insertChunk = async (newTasks: readonly NewTask[]): Promise<InsertResult[]> => {
       if (within) return insertWithin(within, newTasks, { whole: false });

@@ -24,21 +24,12 @@ import {
   trimReplaced,
   undoUnlessStored,
 } from "../sql/enqueue.ts";
+import { type Send, withFiles } from "./with-files.ts";
 import { duplicateKey, type Enqueued, inRounds, keyId, lastOfEachKey } from "./options.ts";
 
 /** The result of a task, or the error of the write. */
 export type InsertResult = Enqueued | InsertFailure;
 type InsertFailure = { readonly error: unknown };
-
-type Send = (
-  statements: readonly Statement[],
-  options: {
-    /** The statements to send once an earlier send may have landed. Default: the same ones. */
-    again?: () => readonly Statement[];
-    /** True if an earlier write of the same call has stored a task. */
-    begun: boolean;
-  },
-) => Promise<{ tables: Row[][]; repeated: boolean }>;
 
 /** How often calls are still to go by their policies at once, because keys were held lately. */
 type KeysHeld = { calls: number };
@@ -69,25 +60,29 @@ export function createInsert(parts: InsertParts) {
     newTasks: readonly NewTask[],
     { whole }: { whole: boolean },
   ): Promise<InsertResult[]> =>
-    insertAll(newTasks, { whole, keysHeld }, async (statements, { again, begun }) => {
-      const due = newTasks.filter(({ delayMs }) => delayMs === 0).map(({ name }) => name);
-      const claim = mayCarry(newTasks, due) ? parts.claimWithin?.(new Set(due)) : undefined;
-      let claimed = false;
-      const carrier = claim ? carrying(claim, database, () => (claimed = true)) : database;
-      // The ids are made before the first send, so a repeated send cannot create a second task.
-      const stored = await writeUntilKnown(carrier, statements, {
-        clock,
-        random,
-        ...untilKnown,
-        // The caller gets one answer for all tasks, so once some are stored,
-        // transient refusals are retried too.
-        ...(whole && begun && { codes: transientCodes }),
-        notify: due.length > 0,
-        ...(again && { again }),
-      });
-      if (!claimed) onEnqueued?.();
-      return stored;
-    });
+    insertAll(
+      newTasks,
+      { whole, keysHeld },
+      withFiles(newTasks, async (statements, { again, begun }) => {
+        const due = newTasks.filter(({ delayMs }) => delayMs === 0).map(({ name }) => name);
+        const claim = mayCarry(newTasks, due) ? parts.claimWithin?.(new Set(due)) : undefined;
+        let claimed = false;
+        const carrier = claim ? carrying(claim, database, () => (claimed = true)) : database;
+        // The ids are made before the first send, so a repeated send cannot create a second task.
+        const stored = await writeUntilKnown(carrier, statements, {
+          clock,
+          random,
+          ...untilKnown,
+          // The caller gets one answer for all tasks, so once some are stored,
+          // transient refusals are retried too.
+          ...(whole && begun && { codes: transientCodes }),
+          notify: due.length > 0,
+          ...(again && { again }),
+        });
+        if (!claimed) onEnqueued?.();
+        return stored;
+      }),
+    );
   const insertOne = callbackBatcher((newTasks: NewTask[]) => send(newTasks, { whole: false }));
   return {
     /** Stores a task, batched with those of other callers. */
@@ -150,10 +145,11 @@ export async function insertWithin(
   options: { whole: boolean },
 ): Promise<Enqueued[]> {
   const given = { ...options, keysHeld: { calls: 0 } };
-  const results = await insertAll(newTasks, given, async (statements) => ({
+  const send: Send = async (statements) => ({
     tables: await transaction.write(statements, { notify: anyDue(newTasks) }),
     repeated: false,
-  }));
+  });
+  const results = await insertAll(newTasks, given, withFiles(newTasks, send));
   // The transaction is not committed yet, so throwing leaves nothing stored.
   return results.map((each) => {
     if (isInsertFailure(each)) throw each.error;

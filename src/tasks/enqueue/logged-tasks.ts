@@ -1,3 +1,4 @@
+import { inheritFiles } from "../sql/inherit-files.ts";
 import { FlotillaError } from "../../base/errors.ts";
 import type { Ids } from "../../base/ids.ts";
 import { checkOptions } from "../../base/options.ts";
@@ -9,10 +10,9 @@ import {
   insertTasks,
   linkTasks,
   lockHolders,
-  type LoggedTask,
   type NewTask,
-  whenLogged,
 } from "../sql/enqueue.ts";
+import { type LoggedTask, runOutdated, whenLogged } from "../sql/logged.ts";
 import { checkKeys, type GraphRow, inDependencyOrder } from "./graph.ts";
 import { type EnqueueOptions, prepareTask } from "./options.ts";
 
@@ -133,6 +133,8 @@ export function storeLoggedTasks(
     // A holder that is deleted after the conflict and before its new name is stored would leave neither.
     ...(keyed.length > 0 ? [lockHolders(keyed), insert, insertAliases(keyed, when)] : [insert]),
     ...linkTasks(newTasks),
+    ...inheritFiles(newTasks),
+    ...runOutdated(newTasks, isStored),
     ...(dependencyWritesOf(newTasks)?.inserts ?? []),
   ];
 }

@@ -34,10 +34,15 @@ const maxFiles = 100;
  * Outboxes in a folder that several processes may share. Each live process has its own file and
  * holds its lock. The next process that starts takes over the files of dead ones.
  */
-export function outboxFolder(folder: string, log: Logger, text?: StoredText): OutboxDisk {
+export function outboxFolder(
+  /** A promise where the store says later which folder it is. */
+  given: string | Promise<string>,
+  log: Logger,
+  text?: StoredText,
+): OutboxDisk {
   let own: Promise<Own> | undefined;
 
-  const take = async (number: number): Promise<Own | undefined> => {
+  const take = async (folder: string, number: number): Promise<Own | undefined> => {
     const path = join(folder, `outbox-${number}.db`);
     const lock = lockFile(join(folder, `outbox-${number}.lock`));
     if (!lock) return undefined;
@@ -55,9 +60,10 @@ export function outboxFolder(folder: string, log: Logger, text?: StoredText): Ou
   };
 
   const openOwn = async (): Promise<Own> => {
+    const folder = await given;
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     for (let number = 1; number <= maxFiles; number++) {
-      const taken = await take(number);
+      const taken = await take(folder, number);
       if (taken) return taken;
     }
     throw new FlotillaError(
@@ -76,8 +82,8 @@ export function outboxFolder(folder: string, log: Logger, text?: StoredText): Ou
    * Moves the entries of a dead process to this process's file. A crash in between leaves them in
    * both files.
    */
-  const adopt = async (number: number, into: OutboxFile): Promise<void> => {
-    const left = await take(number);
+  const adopt = async (folder: string, number: number, into: OutboxFile): Promise<void> => {
+    const left = await take(folder, number);
     if (!left) return;
     try {
       const entries = await left.file.all();
@@ -94,12 +100,13 @@ export function outboxFolder(folder: string, log: Logger, text?: StoredText): Ou
 
   return {
     async takeOver(): Promise<OutboxEntry[]> {
+      const folder = await given;
       const numbers = filesIn(folder);
       if (numbers.length === 0) return [];
       const { number: ours, file } = await opened();
       for (const number of numbers) {
         if (number === ours) continue;
-        await adopt(number, file).catch((error: unknown) => {
+        await adopt(folder, number, file).catch((error: unknown) => {
           log.warn({ folder, number, error: messageOf(error) }, "outbox takeover failed");
         });
       }

@@ -267,7 +267,7 @@ async function followUpPoisoned(
     return [followUpOf({ taskId, name, payload, token, attempts, error: poisonError }, ids)];
   });
   if (followUps.length === 0) return [];
-  return [insertRecoveryFollowUps(followUps, spent), linkFollowUps(followUps)];
+  return [insertRecoveryFollowUps(followUps, spent), ...linkFollowUps(followUps)];
 }
 
 function followUpsByPod(rows: readonly Row[]): FollowUpNames {

@@ -2,7 +2,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { encodeJson, type Json } from "../../base/json.ts";
 import { type Logger, withFields } from "../../base/log.ts";
 import { check } from "../../base/schema.ts";
-import type { Database } from "../../store/database.ts";
+import { newFilesIn } from "../../files/new-file.ts";
 import { readParents } from "../dependencies.ts";
 import { completedFinish } from "../finish/outcome.ts";
 import { finishTasks, wakeDependentsAfter } from "../sql/finish.ts";
@@ -47,8 +47,19 @@ export function contextValue<Value>(name: string): ContextValue<Value> {
   };
 }
 
-/** Checks and serialises a result. Synchronous unless the schema is asynchronous. */
+/** Checks and serialises a result. Synchronous unless it has new files, or the schema is asynchronous. */
 export function resultText(
+  attempt: TaskAttempt,
+  result: unknown,
+  { maxResultBytes, files }: Pick<AttemptParts, "maxResultBytes" | "files">,
+): string | Promise<string> {
+  const taken = files.takeResult(result, attempt.claim);
+  return taken instanceof Promise
+    ? taken.then((value: unknown) => checkedText(attempt, value, maxResultBytes))
+    : checkedText(attempt, taken, maxResultBytes);
+}
+
+function checkedText(
   { claim, handler }: TaskAttempt,
   result: unknown,
   maxBytes: number,
@@ -126,6 +137,10 @@ class AttemptContext implements TaskContext<unknown> {
     return (tx, result) => completeWithin(attempt, tx, result, parts);
   }
 
+  get files(): TaskContext<unknown>["files"] {
+    return this.#parts.files.ofTask(this.taskId);
+  }
+
   get step(): TaskContext<unknown>["step"] {
     return stepsOf(this.#running, this.#parts).step as TaskSteps;
   }
@@ -144,11 +159,18 @@ async function completeWithin<Result>(
   attempt: TaskAttempt,
   tx: unknown,
   result: Result,
-  { database, maxResultBytes }: { database: Database; maxResultBytes: number },
+  parts: AttemptParts,
 ): Promise<Result> {
   const { claim } = attempt;
+  const { database } = parts;
+  if (newFilesIn(result).size > 0) {
+    throw new FlotillaError(
+      "unsupported",
+      "new files aren't stored within your transaction: before it begins, store them by `files.store(file(…))`, and give what that returns",
+    );
+  }
   const transaction = database.within(tx);
-  const stored = await resultText(attempt, result, maxResultBytes);
+  const stored = await resultText(attempt, result, parts);
   if (attempt.ended) throw claimLost(claim.taskId);
   attempt.completing = true;
   const finish = completedFinish(claim, stored, startedAtOf(attempt));

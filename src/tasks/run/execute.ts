@@ -38,7 +38,7 @@ export function executeAttempt(
         ? checked.then((input) => callHandler(attempt, input, parts))
         : callHandler(attempt, checked, parts);
     if (isThenable(returned)) return outcomeLater(attempt, returned, parts);
-    const text = resultText(attempt, returned, parts.maxResultBytes);
+    const text = resultText(attempt, returned, parts);
     return text instanceof Promise
       ? outcomeLater(attempt, returned, parts, text)
       : afterSteps(attempt, returnedOutcome(text));
@@ -55,11 +55,11 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 async function outcomeLater(
   attempt: TaskAttempt,
   returned: unknown,
-  { maxResultBytes }: AttemptParts,
+  parts: AttemptParts,
   text?: Promise<string>,
 ): Promise<AttemptOutcome> {
   try {
-    const result = await (text ?? resultText(attempt, await returned, maxResultBytes));
+    const result = await (text ?? resultText(attempt, await returned, parts));
     return await afterSteps(attempt, returnedOutcome(result));
   } catch (thrown) {
     return afterSteps(attempt, outcomeOfThrown(attempt, thrown));

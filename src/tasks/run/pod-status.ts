@@ -229,3 +229,14 @@ function listed(names: readonly string[]): string {
   const more = names.length - shown.length;
   return more > 0 ? `${shown.join(", ")} and ${more} more` : shown.join(", ");
 }
+
+/** What a pod says of its handlers in the table of pods. */
+export function handlerMetadata(handlers: readonly TaskHandler[]) {
+  return {
+    names: handlers.map(({ name }) => name),
+    flows: Object.fromEntries(flowsOf(handlers)),
+    versions: Object.fromEntries(versionsOf(handlers)),
+    throttles: throttlesOf(handlers),
+    followUps: handlers.filter((each) => each.onFailure).map(({ name }) => name),
+  };
+}

@@ -5,6 +5,7 @@ import { type Logger, silentLogger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { untilIdle } from "../../base/timeout.ts";
 import type { Prices } from "../../base/usage.ts";
+import type { FileSettings } from "../../files/files.ts";
 import { runWithOrigin } from "../../pods/unhandled-errors.ts";
 import { createStepReader } from "../../steps/reader.ts";
 import type { Database } from "../../store/database.ts";
@@ -27,6 +28,7 @@ import { withOutbox, type Outbox } from "../finish/outbox.ts";
 import type { Claim } from "../rows.ts";
 import { longestOf, outcomeOfThrown, startAttempt, stopAttempt } from "./attempt.ts";
 import { createAttemptReports } from "./events.ts";
+import { createTaskFiles } from "../files/task-files.ts";
 import { executeAttempt } from "./execute.ts";
 import { startPolling } from "./held-claims.ts";
 import type { LocalProgress } from "./local-progress.ts";
@@ -68,6 +70,8 @@ export type WorkerOptions = {
   /** How long a handler may take to settle after its signal has aborted. */
   graceMs?: number;
   maxResultBytes?: number;
+  /** How large files may be, and where they are. */
+  fileSettings?: FileSettings;
   /** Wraps every handler, the first outermost. */
   middleware?: readonly Middleware[];
   /** The throttles that handlers use. Without it no handler may have a throttle. */
@@ -174,6 +178,7 @@ export function startWorker(options: WorkerOptions): Worker {
   const readSteps = createStepReader(database);
   const stepHost = { clock, random, ids, graceMs, readSteps, storeStep, prices };
   const steps = { ...stepHost, stopping: () => stopping, onEvent };
+  const files = createTaskFiles({ ...options, ids, settings: options.fileSettings });
   const attemptParts = {
     database,
     progress,
@@ -183,6 +188,7 @@ export function startWorker(options: WorkerOptions): Worker {
     middleware,
     throttles,
     steps,
+    files,
   };
 
   let stopping = false;

@@ -5,7 +5,7 @@ import { uuidv7 } from "../../base/ids.ts";
 import { until } from "../../base/contract/movable-clock.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Database } from "../../store/database.ts";
-import { temporaryDatabase } from "../../store/contract/kinds.ts";
+import { lockWaits, temporaryDatabase } from "../../store/contract/kinds.ts";
 import { openStore } from "../../store/open.ts";
 import { postgresDialect } from "../../store/postgres/dialect.ts";
 import { renderAll, type Statement } from "../../store/sql.ts";
@@ -82,9 +82,7 @@ const parkedOf = async (taskId: string) => {
 };
 const somebodyIsHeldUp = () =>
   until("somebody to wait for a lock", async () => {
-    const { rowCount } = await watcher.query(
-      "select 1 from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
-    );
+    const { rowCount } = await watcher.query(lockWaits);
     return rowCount === 1;
   });
 

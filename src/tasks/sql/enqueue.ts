@@ -8,6 +8,7 @@ import {
   type Statement,
   table,
 } from "../../store/sql.ts";
+import { type FileLink, haveSources, replaceFiles } from "../../files/sql/task-links.ts";
 import { insertLinks, type LinkKind } from "../../links/sql.ts";
 import { depends, dependsAs, nextSeq, noDeaths, parkedAs } from "./task-state.ts";
 
@@ -48,6 +49,10 @@ export type NewTask = {
   readonly parentId?: string;
   /** The task, run or session whose code enqueues it, or the schedule that it is made for. */
   readonly origin?: LinkOrigin;
+  /** The files that its payload refers to. */
+  readonly files?: readonly FileLink[];
+  /** Tasks that have nothing to do any more: they run when this one is stored, and not at their times. */
+  readonly outdates?: readonly string[];
 };
 
 export type LinkOrigin = { readonly id: string; readonly what: LinkKind };
@@ -88,12 +93,45 @@ export function insertTasks(given: readonly NewTask[], when: Statement = always)
       max_attempts, unique_key, trace, ${names})
     select task_id, tenant, name, payload, priority, ${start}, ${now}, ${now},
       max_attempts, unique_key, trace, ${values}
-    from ${fresh} fresh where ${when}
+    from ${fresh} fresh where ${when}${ifFilesAreThere(given)}
     on conflict do nothing
     ${returning(sql`task_id`, {
       // The ids were made for these tasks, so a row with one of them was stored by this call.
       after: sql`select task_id from ${tasks} where task_id in (select task_id from ${plain} fresh)`,
     })}`;
+}
+
+/** The files that tasks refer to. */
+export function filesOf(newTasks: readonly NewTask[]): FileLink[] {
+  return newTasks.flatMap(({ files = [] }) => files);
+}
+
+/** None is stored where a file of one is gone. */
+function ifFilesAreThere(newTasks: readonly NewTask[]): Statement {
+  const links = filesOf(newTasks);
+  return links.length === 0 ? sql`` : sql` and ${haveSources(links)}`;
+}
+
+/**
+ * Has the tasks that these have just replaced refer to the new files. The last note of a task names what has
+ * replaced it last, until a pod claims it.
+ */
+export function replaceTaskFiles(newTasks: readonly NewTask[]): Statement[] {
+  const replacing = newTasks.filter(
+    ({ files, policy }) => files && policy?.onDuplicate === "replace",
+  );
+  if (replacing.length === 0) return [];
+  const wanted = rows(
+    { ...keyColumns, mark: "text" },
+    replacing.map((each) => [...keyValues(each), markOf(each)]),
+  );
+  const replaced = sql`
+    select task.task_id, wanted.task_id as new_id
+    from ${wanted} wanted join ${tasks} task on ${isHolder(sql`task`)}
+    where exists (select 1 from ${events} past
+      where past.task_id = task.task_id and past.type = 'replaced'
+        and past.detail = wanted.mark || cast(task.claim_token as text) || '}')`;
+  return replaceFiles(filesOf(replacing), replaced);
 }
 
 /**
@@ -296,7 +334,7 @@ export function noteReplaced(
     where task.status = 'pending' and task.flow_version is null and task.parent_id is null
       and not ${isMarked(sql`task`)}
       and ${again ? sql`task.task_id < wanted.task_id` : sql`task.task_id <> wanted.task_id`}
-      and ${areStored(needed)}
+      and ${areStored(needed)}${ifFilesAreThere(newTasks)}
     ${forUpdateOfTask}`;
 }
 
@@ -379,22 +417,6 @@ export function undoUnlessStored(
   return sql`
     delete from ${tasks}
     where task_id in (select task_id from ${keysOf(newTasks)} wanted) and not ${areStored(needed)}`;
-}
-
-/** A task that the transaction of a log stores. */
-export type LoggedTask = NewTask & { readonly logId: number };
-
-/** The condition that the record of a task is stored now, for rows of `fresh`. */
-export function whenLogged(
-  newTasks: readonly LoggedTask[],
-  isStored: (logId: Statement) => Statement,
-): Statement {
-  const logged = rows(
-    { task_id: "text", log_id: "integer" },
-    newTasks.map(({ taskId, logId }) => [taskId, logId]),
-  );
-  const found = sql`select logged.task_id from ${logged} logged where ${isStored(sql`logged.log_id`)}`;
-  return sql`${isAmong(found, sql`fresh.task_id`)}`;
 }
 
 /**

@@ -9,7 +9,9 @@ import {
   table,
 } from "../../store/sql.ts";
 import { wakeDependents } from "./dependencies.ts";
+import { copyTaskFiles } from "../../files/sql/task-links.ts";
 import { insertLinks } from "../../links/sql.ts";
+import { filePrefix } from "../../protocol/file.ts";
 import type { StepWrite } from "../../steps/model.ts";
 import { dependsAs, nextSeq, noDeaths, parked, parkedAs, readyOrLimited } from "./task-state.ts";
 import type { NewTask } from "./enqueue.ts";
@@ -206,7 +208,7 @@ export function insertFinishFollowUps(finishes: readonly Finish[]): Statement[] 
   const followUps = finishes.flatMap(({ followUp }) => followUp ?? []);
   if (followUps.length === 0) return [];
   const open = sql`task.status in ('claimed', 'pending') ${unlessHasDependents(finishes)} ${forUpdateOfTask}`;
-  return [insertFollowUps(followUps, open), linkFollowUps(followUps)];
+  return [insertFollowUps(followUps, open), ...linkFollowUps(followUps)];
 }
 
 /** Wakes the dependents of tasks that these finishes end. Goes after them, in the same write. */
@@ -290,11 +292,17 @@ export function insertFollowUps(given: readonly FollowUp[], condition: Statement
     on conflict do nothing`;
 }
 
-/** Links stored follow-ups to the tasks that failed. Goes after their insert. */
-export function linkFollowUps(given: readonly FollowUp[]): Statement {
-  return insertLinks(
-    given.map(({ taskId, failedId }) => ({ fromId: failedId, toId: taskId, what: "follow_up" })),
-  );
+/** Links stored follow-ups to the tasks that failed, and to the files of those. Goes after their insert. */
+export function linkFollowUps(given: readonly FollowUp[]): Statement[] {
+  const withFiles = given.filter(({ payload }) => payload.includes(filePrefix));
+  return [
+    insertLinks(
+      given.map(({ taskId, failedId }) => ({ fromId: failedId, toId: taskId, what: "follow_up" })),
+    ),
+    ...(withFiles.length === 0
+      ? []
+      : [copyTaskFiles(withFiles.map(({ taskId, failedId }) => ({ from: failedId, to: taskId })))]),
+  ];
 }
 
 /** The last saved progress of a task, with the token of the attempt that saved it. */

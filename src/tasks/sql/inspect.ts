@@ -460,3 +460,8 @@ export function countReady(names: readonly string[], maxCount: number): Statemen
       select 1 from ${pauses} pause
       where pause.paused = 1 and pause.name in (counted.name, ${allNames}))`;
 }
+
+/** Whose a task is. */
+export function readTenant(taskId: string): Statement {
+  return sql`select tenant from ${tasks} where task_id = ${taskId}`;
+}

@@ -21,6 +21,7 @@ import { isHeldBack } from "./claim.ts";
 import { nextSeq } from "./task-state.ts";
 import { deleteLinksTo } from "../../links/sql.ts";
 import { deleteAliasesOf } from "./enqueue.ts";
+import { deleteReferencesOf } from "../../files/sql/files.ts";
 import { type FollowUp, insertFollowUps } from "./finish.ts";
 import { deleteDependencies, hasNoOpenDependents } from "./dependencies.ts";
 import { forgetSteps, hasStepped } from "./steps.ts";
@@ -207,6 +208,7 @@ export function deleteBelongings(gone: Statement): Statement[] {
     forgetSteps(gone, "all"),
     deleteLinksTo(gone),
     deleteAliasesOf(gone),
+    ...deleteReferencesOf("task", gone),
   ];
 }
 

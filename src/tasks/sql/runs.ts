@@ -1,3 +1,4 @@
+import { inheritFiles } from "./inherit-files.ts";
 import {
   forUpdateOfTask,
   isAmong,
@@ -75,6 +76,7 @@ export function storeRuns(podId: string, unordered: readonly RunFinish[]): RunSt
     const parents = sql`select task.task_id from ${fence(sql`task`)}`;
     statements.push(insertTasks(children, sql`${isAmong(parents, sql`fresh.parent_id`)}`));
     statements.push(...linkTasks(children));
+    statements.push(...inheritFiles(children));
     statements.push(...startOver(children, fence));
     // Only a run that has stopped before can have started other children.
     const again = new Set(all.filter(hasStopped).map(({ taskId }) => taskId));

@@ -1,3 +1,4 @@
+import { inheritFiles } from "./inherit-files.ts";
 import { isAmong, rows, sql, type Statement, table } from "../../store/sql.ts";
 import { insertTasks } from "./enqueue.ts";
 import { deleteOtherChildren, insertChildDependencies, startTasksOver } from "./run-relations.ts";
@@ -25,6 +26,7 @@ export function startStepChildren(steps: readonly TaskStep[]): Statement[] {
   const isStored = isAmong(sql`select task.task_id from ${fence(sql`task`)}`, sql`fresh.parent_id`);
   return [
     insertTasks(children, sql`${isStored}`),
+    ...inheritFiles(children),
     ...(again.length > 0 ? startAgain(again, fence) : []),
     deleteOtherChildren(children, fence),
     ...insertChildDependencies(children),

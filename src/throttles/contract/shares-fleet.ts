@@ -15,15 +15,27 @@ import { sql, table } from "../../store/sql.ts";
 import { declareThrottle, type ThrottleOptions } from "../declaration.ts";
 import type { Permit } from "../limiter/permit.ts";
 import { createThrottleRegistry } from "../registry.ts";
+import { decodeDocument } from "../shares/document.ts";
+import {
+  createDocumentShares,
+  type DocumentWrite,
+  type ShareDocuments,
+} from "../shares/documents.ts";
 import { createFleetLearning, type FleetLearning } from "../shares/fleet-learning.ts";
 import { getShares, type ShareEntries as StoredShares, toSharedRow } from "../shares/sql.ts";
 import { createShares } from "../shares/shares.ts";
 
+/** Where shares are: in the rows of a store, or in documents beside it. */
+export type SharesKind = StoreKind & {
+  /** Opens documents that are empty. The store has the limits. */
+  readonly openDocuments?: () => Promise<ShareDocuments>;
+};
+
 export const leaseMs = 3_000;
 export const callTimeoutMs = 10_000;
 
-/** What may happen to a pod's way to the store. */
-export type Way = "well" | "cut off" | "lost before" | "lost after" | "late";
+/** What may happen to a pod's way to its shares. `no database`: it has only the documents. */
+export type Way = "well" | "cut off" | "no database" | "lost before" | "lost after" | "late";
 
 export type FleetPod = ReturnType<Fleet["join"]>;
 export type Fleet = Awaited<ReturnType<typeof openFleet>>;
@@ -56,8 +68,9 @@ async function emptyStore(kind: StoreKind): Promise<OpenStore> {
 }
 
 /** Pods on one store, whose time only moves when they have nothing more to do. */
-export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) {
+export async function openFleet(kind: SharesKind, options: ThrottleOptions = {}) {
   const store = await emptyStore(kind);
+  const documents = await kind.openDocuments?.();
   const { database } = store;
   const clock: MovableClock = store.clock ?? movableClock();
   const throttleId = { name: "api", key: "" };
@@ -73,24 +86,56 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
   let underWay = 0;
   let writes = 0;
 
-  const wayOf = (state: { way: Way; lost: number }): Database => {
-    const count = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
-      underWay++;
-      try {
-        if (state.way === "cut off") throw new FlotillaError("store_unavailable", "cut off");
-        return await ask();
-      } finally {
-        underWay--;
-      }
-    };
+  type State = { way: Way; lost: number };
+  const count = async <Answer>(isCut: boolean, ask: () => Promise<Answer>): Promise<Answer> => {
+    underWay++;
+    try {
+      if (isCut) throw new FlotillaError("store_unavailable", "cut off");
+      return await ask();
+    } finally {
+      underWay--;
+    }
+  };
+
+  const documentsOf = (state: State, { read, write, announce, onAnnounced }: ShareDocuments) => {
+    const isCut = () => state.way === "cut off";
+    // With an answer the reads are lost that would tell what became of it.
+    const isUnread = () => isCut() || (state.lost > 0 && state.way.startsWith("lost"));
+    return {
+      read: (id) => count(isUnread(), () => read(id)),
+      write: (id, rev, text) =>
+        count(isCut(), async (): Promise<DocumentWrite> => {
+          writes++;
+          const { way } = state;
+          const isTrouble = way === "late" || way === "lost before" || way === "lost after";
+          const lost = { type: "unknown", why: "lost" } as const;
+          if (isTrouble) state.lost++;
+          if (way === "late") late.push(() => write(id, rev, text));
+          if (way === "lost before" || way === "late") return lost;
+          const answer = await write(id, rev, text);
+          return isTrouble ? lost : answer;
+        }),
+      announce: (text) => {
+        if (isCut()) return;
+        underWay++;
+        announce(text);
+      },
+      onAnnounced: (listener) => onAnnounced((text) => void (isCut() || listener(text))),
+    } satisfies ShareDocuments;
+  };
+
+  const wayOf = (state: State): Database => {
+    const counted = <Answer>(ask: () => Promise<Answer>) =>
+      count(state.way === "cut off" || state.way === "no database", ask);
     return {
       ...database,
-      read: (statement) => count(() => database.read(statement)),
+      read: (statement) => counted(() => database.read(statement)),
       write: (statements) =>
-        count(async () => {
+        counted(async () => {
           writes++;
           // Of a change alone, since what is asked with a report isn't in doubt.
-          const way = statements.length === changeStatements ? state.way : "well";
+          const isChange = !documents && statements.length === changeStatements;
+          const way = isChange ? state.way : "well";
           if (way !== "well") state.lost++;
           if (way === "late") late.push(() => database.write(statements));
           if (way === "lost before" || way === "late")
@@ -101,6 +146,8 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
         }),
     };
   };
+
+  const stopListening = documents?.onAnnounced(() => void underWay--);
 
   /** Lets time pass, and everything be done that falls due. */
   const pass = async (durationMs: number): Promise<void> => {
@@ -115,6 +162,14 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
   };
 
   const rowNow = async () => {
+    if (documents) {
+      const stored = await documents.read(throttleId);
+      const document = stored && decodeDocument(stored.text);
+      return document && toSharedRow({ ...document, rev: stored.rev, now_at: 0 });
+    }
+    return rowInStore();
+  };
+  const rowInStore = async () => {
     const [row] = await database.read(getShares([throttleId]));
     return row && toSharedRow(row);
   };
@@ -129,6 +184,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
     declared,
     pass,
     rowNow,
+    rowInStore,
     /** What the row says that pods hold. */
     async shares(): Promise<Record<string, number>> {
       const shares: StoredShares = (await rowNow())?.shares ?? {};
@@ -156,15 +212,27 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
         await eventLoopTurns();
       }
       await leaving;
+      stopListening?.();
     },
     lead(): FleetLearning {
       return createFleetLearning({ database: wayOf({ way: "well", lost: 0 }), clock, log });
     },
     join(podId: string, isGone?: (host: string) => boolean) {
       const state = { way: "well" as Way, lost: 0 };
+      const own = wayOf(state);
+      const store =
+        documents &&
+        createDocumentShares({
+          podId,
+          documents: documentsOf(state, documents),
+          database: own,
+          clock,
+          log,
+        });
       const shares = createShares({
         podId,
-        database: wayOf(state),
+        database: own,
+        store,
         clock,
         random: seededRandom(podId.length),
         log,
@@ -207,6 +275,7 @@ export async function openFleet(kind: StoreKind, options: ThrottleOptions = {}) 
           pod.rest();
           limiter.close();
           await shares.stop();
+          await store?.stop();
         },
       };
       pods.add(pod);

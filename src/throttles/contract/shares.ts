@@ -2,13 +2,13 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { until } from "../../base/contract/movable-clock.ts";
 import type { StoreKind } from "../../store/contract/database.ts";
 import { sql, table } from "../../store/sql.ts";
-import { callTimeoutMs, type Fleet, leaseMs, openFleet } from "./shares-fleet.ts";
+import { callTimeoutMs, type Fleet, leaseMs, openFleet, type SharesKind } from "./shares-fleet.ts";
 import { changeShares, insertThrottles, getShares, putReports } from "../shares/sql.ts";
 
 const second = 1_000;
 
 /** What shares of a throttle promise on every store. */
-export function sharesContract(kind: StoreKind): void {
+export function sharesContract(kind: SharesKind): void {
   describe(`shares of a throttle on ${kind.name}`, () => {
     let fleet: Fleet;
     beforeEach(async () => {
@@ -327,6 +327,17 @@ export function sharesContract(kind: StoreKind): void {
       expect(await fleet.shares()).toMatchObject({ a: expect.any(Number) });
       expect(a.limiter.snapshot().limit).toBeGreaterThan(0);
     });
+  });
+}
+
+/** What rows of shares promise on every store. */
+export function sharesRowsContract(kind: StoreKind): void {
+  describe(`rows of shares on ${kind.name}`, () => {
+    let fleet: Fleet;
+    beforeEach(async () => {
+      fleet = await openFleet(kind);
+    });
+    afterEach(() => fleet.close());
 
     test("are changed only in the row that was read", async () => {
       const { database, place } = fleet;

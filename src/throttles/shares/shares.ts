@@ -1,23 +1,17 @@
 import type { Clock } from "../../base/clock.ts";
-import { hasCode, messageOf } from "../../base/errors.ts";
+import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import { fraction, type Random } from "../../base/random.ts";
-import type { Database, Row } from "../../store/database.ts";
+import type { Database } from "../../store/database.ts";
 import type { StatedRate } from "../limiter/limiter.ts";
-import { createHolder, type DemandRow, type Holder, type SharedLimiter } from "./holder.ts";
+import { createHolder, type Holder, type SharedLimiter } from "./holder.ts";
 import {
-  changeShares,
-  insertThrottles,
-  getDemands,
-  getShares,
-  type ThrottleId,
-  throttleMapKey,
-  noteFirstUse,
-  putReports,
-  putSettings,
-  toSharedRow,
-} from "./sql.ts";
-import { raiseToRate } from "./stated-rate.ts";
+  createSqlShares,
+  type HeldThrottle,
+  mayBeStored,
+  type ShareChange,
+  type ShareStore,
+} from "./share-store.ts";
 
 export type ShareEvent = {
   readonly type: "share";
@@ -32,6 +26,8 @@ export type ShareEvent = {
 export type SharesOptions = {
   readonly podId: string;
   readonly database: Database;
+  /** Where shares are kept. Default: in the database. */
+  readonly store?: ShareStore | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
@@ -54,7 +50,6 @@ export type Shares = {
 type HeldShare = {
   readonly holder: Holder;
   readonly unsubscribe: () => void;
-  known: boolean;
   syncedMs: number;
   dueMs: number;
   /** How many syncs in a row found that other pods still hold what this one should have. */
@@ -74,7 +69,8 @@ const maxRetryMs = 100;
 
 /** A pod's shares of all its throttles: one sync for all of them, one write for each that changes. */
 export function createShares(options: SharesOptions): Shares {
-  const { podId, database, clock, random, log, host, isGone, onEvent } = options;
+  const { podId, clock, random, log, host, isGone, onEvent } = options;
+  const store = options.store ?? createSqlShares(options);
   const held = new Map<SharedLimiter, HeldShare>();
   let cancelTimer: (() => void) | undefined;
   let timerMs = Infinity;
@@ -126,33 +122,19 @@ export function createShares(options: SharesOptions): Shares {
   const raiseBound = async (each: HeldShare): Promise<void> => {
     const { rate, holder } = each;
     each.rate = undefined;
-    if (rate) await raiseToRate(database, holder.place, rate);
+    if (rate) await store.raise(holder.place, rate);
   };
 
   /** Reports this pod's demand, and reads the rows and the other pods' demands. */
   const sync = async (all: readonly HeldShare[]): Promise<void> => {
     const sentMs = clock.monotonic();
     for (const each of all) each.syncedMs = sentMs;
-    const ids = all.map(({ holder }) => holder.place);
-    const fresh = all.filter(({ known }) => !known).map(({ holder }) => toNewThrottle(holder));
-    const tables = await database.write([
-      ...(fresh.length > 0
-        ? [insertThrottles(fresh), noteFirstUse(fresh), putSettings(fresh)]
-        : []),
-      putReports(all.map(({ holder }) => holder.report())),
-      getShares(ids),
-      getDemands(ids),
-    ]);
+    const found = await store.sync(all.map(({ holder }) => toHeld(holder)));
     const roundTrip = { sentMs, answeredMs: clock.monotonic() };
-    const rows = byThrottle(tables.at(-2)!);
-    const demands = byThrottle(tables.at(-1)!);
-    for (const each of all) {
-      const { holder } = each;
-      const at = throttleMapKey(holder.place.name, holder.place.key);
-      const row = rows.get(at)?.[0];
-      each.known = row !== undefined;
-      holder.onReports((demands.get(at) ?? []).map(toDemand), roundTrip);
-      if (row) holder.onRow(toSharedRow(row), roundTrip);
+    for (const [nth, { holder }] of all.entries()) {
+      const { row, demands } = found[nth]!;
+      holder.onReports(demands, roundTrip);
+      if (row) holder.onRow(row, roundTrip);
     }
   };
 
@@ -163,23 +145,19 @@ export function createShares(options: SharesOptions): Shares {
       const change = holder.change();
       if (!change) return;
       const { sent, shares } = change;
-      let tables: Row[][];
+      let answer: ShareChange;
       try {
-        tables = await database.write([
-          changeShares(throttleId, sent.rev, shares),
-          getShares([throttleId]),
-        ]);
+        answer = await store.change(throttleId, sent.rev, shares);
       } catch (error) {
         // With an unknown outcome the write may be stored: the next read shows.
-        if (!hasCode(error, "unknown_outcome")) holder.onRefused(sent);
+        if (!mayBeStored(error)) holder.onRefused(sent);
         throw error;
       }
       const roundTrip = { sentMs: sent.sentMs, answeredMs: clock.monotonic() };
-      const stored = tables[0]!.length > 0;
-      if (!stored) holder.onRefused(sent);
-      const row = tables[1]![0];
-      if (row) holder.onRow(toSharedRow(row), roundTrip);
-      if (stored || !row) return;
+      const { type, row } = answer;
+      if (type === "refused") holder.onRefused(sent);
+      if (row) holder.onRow(row, roundTrip);
+      if (type === "stored" || !row) return;
       await pause(Math.min(maxRetryMs, baseRetryMs * 2 ** (attempt - 1)));
     }
   };
@@ -198,12 +176,17 @@ export function createShares(options: SharesOptions): Shares {
     each.polls = holder.owed ? each.polls + 1 : 0;
     let delayMs = spread(syncMs);
     if (holder.atRest) {
-      if (holder.leaving) held.delete(holder.limiter);
+      if (holder.leaving) remove(each);
       delayMs = Infinity;
     }
     if (holder.lowering) delayMs = loweringMs;
     else if (holder.owed) delayMs = Math.min(delayMs, owedMs * 2 ** (each.polls - 1));
     each.dueMs = Math.min(each.dueMs, nowMs + delayMs);
+  };
+
+  const remove = ({ holder }: HeldShare): void => {
+    held.delete(holder.limiter);
+    store.forget(holder.place);
   };
 
   const reportShare = (each: HeldShare): void => {
@@ -257,7 +240,6 @@ export function createShares(options: SharesOptions): Shares {
         holder,
         rate: undefined,
         unsubscribe: () => leave.forEach((end) => end()),
-        known: false,
         syncedMs: -Infinity,
         dueMs: Infinity,
         polls: 0,
@@ -271,7 +253,7 @@ export function createShares(options: SharesOptions): Shares {
       if (!each || stopped) return;
       each.unsubscribe();
       each.holder.leave();
-      if (each.holder.atRest) held.delete(limiter);
+      if (each.holder.atRest) remove(each);
       else each.dueMs = clock.monotonic();
       arm(each.dueMs);
     },
@@ -300,26 +282,9 @@ export function createShares(options: SharesOptions): Shares {
   };
 }
 
-function toNewThrottle({
-  place: throttleId,
-  limiter,
-}: Holder): ThrottleId & { bound: number; settings: string } {
-  const { controller } = limiter.settings;
+function toHeld(holder: Holder): HeldThrottle {
+  const { controller } = holder.limiter.settings;
   const bound = controller.pinned ?? controller.initial;
-  return { ...throttleId, bound, settings: JSON.stringify(controller) };
-}
-
-function toDemand(row: Row): DemandRow {
-  return { podId: row["pod_id"], seq: Number(row["seq"]), demand: Number(row["demand"]) };
-}
-
-function byThrottle(rows: readonly Row[]): Map<string, Row[]> {
-  const all = new Map<string, Row[]>();
-  for (const row of rows) {
-    const at = throttleMapKey(row["name"] as string, row["key"] as string);
-    const known = all.get(at);
-    if (known) known.push(row);
-    else all.set(at, [row]);
-  }
-  return all;
+  const declared = { bound, settings: JSON.stringify(controller) };
+  return { id: holder.place, declared, report: holder.report() };
 }

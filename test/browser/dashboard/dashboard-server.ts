@@ -4,12 +4,17 @@ import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import type { AxeResults, RunOptions } from "axe-core";
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core";
-import { flow, task } from "flotilla";
+import { connect, type ConnectOptions, flow, task } from "flotilla";
+import { systemClock } from "../../../src/base/clock.ts";
 import { until } from "../../../src/base/contract/movable-clock.ts";
+import { silentLogger } from "../../../src/base/log.ts";
 import type { Prices } from "../../../src/base/usage.ts";
 import { startTestServer, type TestServer } from "../../../src/server/contract/test-server.ts";
+import { createMetrics } from "../../../src/server/metrics/metrics.ts";
+import { serve } from "../../../src/server/serve.ts";
 import type { Usable } from "../../../src/runtime/handlers.ts";
 import type { ServerConfig } from "../../../src/runtime/server-config.ts";
+import { freePort } from "../../free-ports.ts";
 import { openContext, type Watched } from "../browser.ts";
 import { builtPage } from "../page-build.ts";
 
@@ -79,6 +84,29 @@ export async function startDashboard({
       return taskId;
     },
   };
+}
+
+/**
+ * A server without a pod: tasks wait. On the same port it takes the place of one before: the system gives
+ * that to no connection meanwhile.
+ */
+export async function serveWithoutPod(store: string, options: ConnectOptions = {}, at?: number) {
+  const port = at ?? (await freePort());
+  const flotilla = connect(store, { log: silentLogger, ...options });
+  const server = await serve({
+    flotilla,
+    metrics: createMetrics(),
+    isStopping: () => false,
+    clock: systemClock,
+    log: silentLogger,
+    dashboardFolder: await builtPage("dashboard"),
+    server: { host: "127.0.0.1", port },
+  });
+  const stop = async () => {
+    await server.close();
+    await flotilla.close();
+  };
+  return { ...server, flotilla, stop };
 }
 
 /** A proxy that takes a prefix off the path, as one in front of several servers does. */

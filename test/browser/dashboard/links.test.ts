@@ -5,6 +5,7 @@ import { until } from "../../../src/base/contract/movable-clock.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { rows, sql, table } from "../../../src/store/sql.ts";
 import { launch, leave } from "../browser.ts";
+import { expectSoon } from "../expect-soon.ts";
 import { type DashboardServer, expectShown, openTab, startDashboard } from "./dashboard-server.ts";
 
 const limitMs = 180_000;
@@ -133,7 +134,11 @@ describe("a link leads to its subject", { timeout: limitMs }, () => {
     await page.keyboard.type(sessionId);
     await page.getByRole("option", { name: /open this session/ }).click();
     await page.getByText("It was looked for in the tenant default.").waitFor();
+    const asked = new RegExp(`/v1/sessions/${sessionId}($|\\?)`);
     await page.getByLabel("Tenant").fill(tenant);
+    // The page looks again by itself, and what is typed stays.
+    await page.waitForResponse(asked);
+    expect(await page.getByLabel("Tenant").inputValue()).toBe(tenant);
     await page.getByRole("button", { name: "Look there" }).click();
     await expectSession(page);
     await leave(tab);
@@ -147,6 +152,8 @@ describe("a link leads to its subject", { timeout: limitMs }, () => {
     const find = `**/pods?find=${podId}`;
     await page.getByRole("definition").getByRole("link", { name: podId }).click();
     await page.waitForURL(find);
+    // The page of the task, whose rows name the pod too, may still be there.
+    await page.getByRole("heading", { level: 1, name: "Pods" }).waitFor();
     await expectShown(page.getByRole("row").filter({ has: page.getByTitle(podId) }));
     await page.goto(server.url + throttlePath);
     await page
@@ -211,7 +218,7 @@ describe("a link leads to its subject", { timeout: limitMs }, () => {
         .first()
         .waitFor();
       // The heads of the columns are a row.
-      expect(await page.getByRole("row").count()).toBe(tasks.length + 1);
+      await expectSoon(() => page.getByRole("row").count(), tasks.length + 1);
     }
     await page.goto(server.url);
     await page.getByRole("link", { name: "1 After others: nowhere" }).click();

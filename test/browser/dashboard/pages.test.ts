@@ -1,5 +1,6 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { until } from "../../../src/base/contract/movable-clock.ts";
 import { launch, leave } from "../browser.ts";
 import { expectSoon } from "../expect-soon.ts";
 import {
@@ -156,10 +157,14 @@ describe("the shell", { timeout: limitMs }, () => {
     const { page } = tab;
     const focused = () => page.evaluate(() => document.activeElement?.textContent ?? "");
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
-    await page.keyboard.press("g");
-    await page.keyboard.press("t");
+    // Together they lead somewhere, unless the second comes late.
+    await until("the keys lead to the tasks", async () => {
+      await page.keyboard.press("g");
+      await page.keyboard.press("t");
+      return new URL(page.url()).pathname === "/tasks";
+    });
     await page.getByRole("row", { name: /mail/ }).waitFor();
-    expect(await focused()).toBe("Tasks");
+    await expectSoon(focused, "Tasks");
     await page.keyboard.press("j");
     await page.keyboard.press("j");
     const second = await focused();
@@ -167,16 +172,16 @@ describe("the shell", { timeout: limitMs }, () => {
     await page.getByText("1 task ticked").waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: second }).waitFor();
-    expect(await focused()).toBe(second);
+    await expectSoon(focused, second);
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).waitFor();
     await page.keyboard.press("Escape");
-    expect(await page.getByRole("dialog").count()).toBe(0);
+    await expectSoon(() => page.getByRole("dialog").count(), 0);
     await page.keyboard.press("Control+k");
     await page.keyboard.type("fail");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { level: 1, name: "Failures" }).waitFor();
-    expect(await focused()).toBe("Failures");
+    await expectSoon(focused, "Failures");
     await page.keyboard.press("Control+k");
     await page.keyboard.type(waiting);
     await page.keyboard.press("Enter");

@@ -141,6 +141,7 @@ function keepUp(count: number): () => void {
     leadsSinceMs: null,
     throttles: [{ name: "openai", key: "", inFlight: 4 }],
     running: [],
+    logs: [],
   });
   const insert = file.prepare(
     "insert into flotilla_pod (pod_id, metadata, pulse) values (?, ?, ?)",

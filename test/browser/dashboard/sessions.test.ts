@@ -349,7 +349,7 @@ describe("sessions", { timeout: limitMs }, () => {
     await dialog(page).getByRole("button", { name: "Send" }).click();
     await page.getByRole("status").getByText("The signal is sent.").waitFor();
     await expectSoon(() => page.getByText("waits-0002").count(), 0);
-    expect(await lines.count()).toBe(400);
+    await expectSoon(() => lines.count(), 400);
     await page.goto(server.url);
     await expectShown(page.getByRole("link", { name: /asking waits for a person, and gives up/ }));
     await database.write([sql`delete from ${table("task")} where name = 'asking'`]);
@@ -365,23 +365,25 @@ describe("sessions", { timeout: limitMs }, () => {
     await log.getByText(/^word 100000/).waitFor();
     expect(await page.locator(".conversation-row").count()).toBeLessThan(60);
     await log.hover();
-    for (let turns = 0; turns < 40; turns++) {
+    const drawn = () =>
+      page.evaluate(() =>
+        [...document.querySelectorAll(".conversation-row .said")].map((each) =>
+          Number(/word (\d+)/.exec(each.textContent ?? "")?.[1]),
+        ),
+      );
+    // Those before were no part of what the page read first.
+    const isOlder = async () => (await drawn())[0]! < 99_800;
+    await until("older ones are drawn", async () => {
+      if (await isOlder()) return true;
       await page.mouse.wheel(0, -3_000);
-      if ((await log.getByText(/^word 997\d\d/).count()) > 0) break;
-      await page.waitForTimeout(50);
-    }
-    await log
-      .getByText(/^word 997\d\d/)
-      .first()
-      .waitFor();
+      return false;
+    });
     // What is in sight is one piece of the log, in its order.
-    const seen = await page.evaluate(() =>
-      [...document.querySelectorAll(".conversation-row .said")].map(
-        (each) => /word (\d+)/.exec(each.textContent ?? "")?.[1],
-      ),
-    );
-    const first = Number(seen[0]);
-    expect(seen.map(Number)).toEqual(seen.map((_, at) => first + at));
+    await expectSoon(drawn, (seen) => {
+      expect(seen.length).toBeGreaterThan(1);
+      expect(seen).toEqual(seen.map((_, at) => seen[0]! + at));
+    });
+    expect(await isOlder()).toBe(true);
     await leave(tab);
   });
 

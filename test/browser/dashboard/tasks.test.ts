@@ -1,7 +1,8 @@
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { task } from "flotilla";
+import { until } from "../../../src/base/contract/movable-clock.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { launch, leave } from "../browser.ts";
@@ -56,6 +57,10 @@ const faultsInLooks = async (page: Page) => {
   await page.setViewportSize(looks[0].viewport);
   return faults;
 };
+
+/** Without waiting for it to be there, or to stand still in a page that grows. */
+const pressIfThere = (button: Locator): Promise<void> =>
+  button.evaluateAll((all) => (all as HTMLElement[]).forEach((each) => each.click()));
 
 describe("the list of tasks", { timeout: limitMs }, () => {
   test("is filtered by all that there is, and keeps it in the address", async () => {
@@ -204,13 +209,8 @@ describe("the list of tasks", { timeout: limitMs }, () => {
     await page.goto(`${server.url}/tasks?name=absent`);
     await page.getByText("No task matches the filter so far.").waitFor();
     await expectShown(page.getByText("Looked back to"));
-    for (let tries = 0; tries < 6; tries++) {
-      const further = page.getByRole("button", { name: "Look further back" });
-      if ((await further.count()) > 0) await further.click().catch(() => {});
-    }
     await expectSoon(async () => {
-      const further = page.getByRole("button", { name: "Look further back" });
-      if ((await further.count()) > 0) await further.click({ timeout: 1_000 }).catch(() => {});
+      await pressIfThere(page.getByRole("button", { name: "Look further back" }));
       return page.getByText("No task matches the filter.").count();
     }, 1);
     await leave(tab);
@@ -301,11 +301,12 @@ describe("one task", { timeout: limitMs }, () => {
     const shown = page.locator(".events > li");
     const more = page.getByRole("button", { name: /more event|^Show more$/ });
     const last = (attempt: number) => shown.getByText(`attempt ${attempt}`, { exact: true });
-    for (let tries = 0; tries < 30 && (await last(events).count()) === 0; tries++) {
-      await expectSoon(() => page.getByText("Loading …").count(), 0);
-      if ((await more.count()) > 0) await more.click();
-    }
-    await expectShown(last(events));
+    await until("the last event is shown", async () => {
+      if ((await last(events).count()) > 0) return true;
+      // While a page of them is read there is none, and that may begin at any moment.
+      await pressIfThere(more);
+      return false;
+    });
     // Another one comes while the page is open, of a task that goes on.
     await store(events + 1, events + 1);
     await page.getByRole("button", { name: "Look for later ones" }).click();

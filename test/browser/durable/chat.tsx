@@ -1,7 +1,7 @@
 import { useChat } from "@ai-sdk/react";
 import type { FlotillaTransport } from "flotilla/ai-sdk";
 import { useSharedChat } from "flotilla/react";
-import { type SubmitEvent, useState } from "react";
+import { type SubmitEvent, useRef, useState } from "react";
 
 type ChatProps = { id: string; transport: FlotillaTransport };
 
@@ -18,9 +18,12 @@ type Shown = Pick<ReturnType<typeof useChat>, "messages" | "status" | "sendMessa
 
 function View({ messages, status, sendMessage }: Shown) {
   const [text, setText] = useState("");
+  const picker = useRef<HTMLInputElement>(null);
   const send = (event: SubmitEvent) => {
     event.preventDefault();
-    void sendMessage({ text });
+    const files = picker.current!.files!;
+    void sendMessage(files.length > 0 ? { text, files } : { text });
+    picker.current!.value = "";
     setText("");
   };
   return (
@@ -31,6 +34,8 @@ function View({ messages, status, sendMessage }: Shown) {
           {message.parts.map((part, at) =>
             part.type === "text" ? (
               <p key={at}>{part.text}</p>
+            ) : part.type === "file" ? (
+              <img key={at} src={part.url} alt={part.filename} />
             ) : (
               <i key={at} data-part={part.type} data-state={"state" in part ? part.state : ""} />
             ),
@@ -43,6 +48,7 @@ function View({ messages, status, sendMessage }: Shown) {
           value={text}
           onChange={(event) => setText(event.target.value)}
         />
+        <input type="file" aria-label="Files" ref={picker} />
       </form>
     </>
   );

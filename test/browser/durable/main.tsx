@@ -4,8 +4,9 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { FollowedChat, PlainChat } from "./chat.tsx";
 
-const transport = createChatTransport({ agent: "clerk" });
-const Chat = location.search === "?plain" ? PlainChat : FollowedChat;
+const query = new URLSearchParams(location.search);
+const transport = createChatTransport({ agent: query.get("agent") ?? "clerk" });
+const Chat = query.has("plain") ? PlainChat : FollowedChat;
 
 createRoot(document.getElementById("root")!).render(
   <StrictMode>

@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket, connect } from "node:net";
 import { once } from "node:events";
 import { type Direction, type Flow, type Link, linkOf } from "./chaos-link.ts";
+import { freePort } from "../../free-ports.ts";
 import { createStatementCounter } from "./frames.ts";
 
 export type ChaosProxy = {
@@ -74,12 +75,13 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
     links.add(link);
   };
 
+  // It comes back on the same port, which nobody else may get meanwhile.
+  const port = await freePort();
   let listener: Server | undefined;
-  const listen = async (at: number): Promise<number> => {
+  const listen = async (): Promise<void> => {
     listener = createServer({ allowHalfOpen: true }, accepted);
-    listener.listen(at, "127.0.0.1");
+    listener.listen(port, "127.0.0.1");
     await once(listener, "listening");
-    return (listener.address() as { port: number }).port;
   };
   const deafen = async () => {
     const closing = listener;
@@ -88,7 +90,7 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
     for (const link of links) link.cut();
     await closed;
   };
-  const port = await listen(0);
+  await listen();
 
   return {
     port,
@@ -123,7 +125,7 @@ export async function startChaosProxy(target: string): Promise<ChaosProxy> {
     },
     refuse: deafen,
     async accept() {
-      if (!listener) await listen(port);
+      if (!listener) await listen();
     },
     counts: () => ({ made, open: links.size, bytes: { ...bytes }, statements }),
     close: deafen,

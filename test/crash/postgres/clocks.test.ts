@@ -105,7 +105,7 @@ function producer(fleet: Fleet) {
 }
 
 async function allEnd(fleet: Fleet, but = 0): Promise<void> {
-  await until("all have ended", async () => (await openTasks(fleet)) === but, 20_000);
+  await until("all have ended", async () => (await openTasks(fleet)) === but);
 }
 
 /** Long enough for a pod that seems silent to be given up. */

@@ -39,7 +39,7 @@ describe("a network that", () => {
       await until("the producer goes on", goesOn);
       // The far pod alone knows this task, so that it must have come back for it to be done.
       const rare = await noted(history, () => fleet.flotilla.enqueue("rare", { ms: 0 }));
-      expect(await fleet.flotilla.waitFor(rare!.taskId, { timeoutMs: 45_000 })).toMatchObject({
+      expect(await fleet.flotilla.waitFor(rare!.taskId, { timeoutMs: 90_000 })).toMatchObject({
         pod: far.podId,
       });
       await producing.stop();

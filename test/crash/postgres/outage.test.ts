@@ -11,7 +11,8 @@ import { until } from "../until.ts";
 import { openTasks, createScene } from "./harness.ts";
 
 const names = ["held"];
-const quick = { heartbeatMs: 100, deadAfterMs: 1_000, pollMs: 200 };
+// Nobody who lives may be found dead, also where a machine lets it wait for a second or two.
+const quick = { heartbeatMs: 100, deadAfterMs: 3_000, pollMs: 200 };
 // Long enough for a process to start again on a busy machine before its tasks go to others.
 const patient = { heartbeatMs: 200, deadAfterMs: 60_000, pollMs: 200 };
 const count = 20;
@@ -38,7 +39,7 @@ describe("an outage of the database", () => {
     expect(recoveriesIn(await fleet.transitions())).toEqual([]);
     await until("nothing is kept any more", () => keptIn(fleet) === 0);
     expect(await judge(fleet, quick)).toEqual([]);
-  }, 120_000);
+  });
 
   test("in which a pod is killed: started again with its folder, it stores what it had done, and no pod does it again", async () => {
     const fleet = await createFleet({ on: "postgres", server: server.url });
@@ -57,7 +58,7 @@ describe("an outage of the database", () => {
     expect([other.alive, again.alive]).toEqual([true, true]);
     await until("nothing is kept any more", () => keptIn(fleet) === 0);
     expect(await judge(fleet, patient)).toEqual([]);
-  }, 120_000);
+  });
 
   test("that outlasts a shutdown: the next pod with that folder stores what was done", async () => {
     const fleet = await createFleet({ on: "postgres", server: server.url });
@@ -73,7 +74,7 @@ describe("an outage of the database", () => {
 
     await until("all have ended", async () => (await openTasks(fleet)) === 0);
     expect(startsIn(fleet.ledger())).toHaveLength(count);
-  }, 120_000);
+  });
 
   test("in which a pod is killed and its folder is lost: its tasks run again", async () => {
     const fleet = await createFleet({ on: "postgres", server: server.url });
@@ -91,7 +92,7 @@ describe("an outage of the database", () => {
     await until("all have ended", async () => (await openTasks(fleet)) === 0);
     expect(startsIn(fleet.ledger())).toHaveLength(2 * count);
     expect(await judge(fleet, quick)).toEqual([]);
-  }, 120_000);
+  });
 });
 
 test("a pod that alone was cut off for longer than the dead limit: another runs its task, and its late result is dropped", async () => {
@@ -113,7 +114,7 @@ test("a pod that alone was cut off for longer than the dead limit: another runs 
 
   expect(await fleet.flotilla.waitFor(taskId)).toEqual({ pod: other.podId, token: 2 });
   expect(startsIn(fleet.ledger(), taskId)).toHaveLength(2);
-}, 120_000);
+});
 
 function podIn(fleet: Fleet, place: string, config: object): Promise<PodProcess> {
   return fleet.start({ names, config: { ...config, dataDir: join(fleet.folder, place) } });

@@ -68,6 +68,8 @@ type Op = {
 /** What no later try can change. */
 const definite = new Set(["invalid_input", "not_found", "conflict", "forbidden", "unauthorized"]);
 const againMs = 100;
+/** A disk that others use too may stand still for a minute. */
+const usualGiveUpMs = 90_000;
 
 export function createClient(options: ClientOptions): Client {
   const {
@@ -76,7 +78,7 @@ export function createClient(options: ClientOptions): Client {
     history,
     key,
     pick,
-    giveUpMs = 30_000,
+    giveUpMs = usualGiveUpMs,
     losesAckOf = Infinity,
     silentMs = 3_000,
   } = options;
@@ -151,6 +153,7 @@ export function createClient(options: ClientOptions): Client {
       case "left":
         if (frame.reason === "failed") setTimeout(() => join(frame.session), againMs);
         return;
+      case "presence":
       case "inbox":
       case "inbox_changed":
       case "inbox_removed":

@@ -38,7 +38,7 @@ describe("a record of a session's log", () => {
     while (fleet.servers.length < 2) await start();
     // There are no logs before the first session.
     await fleet.open("first", null);
-  }, 120_000);
+  });
   afterAll(async () => {
     for (const proxy of proxies.values()) await proxy.close();
     await fleet.close();
@@ -54,7 +54,7 @@ describe("a record of a session's log", () => {
     expect(await fleet.ownerOf(session)).toBe(owner.podId);
     expect(fleet.logged("session log commit failed, retrying")).not.toEqual([]);
     expect(await textsIn(fleet, session)).toHaveLength(3);
-  }, 120_000);
+  });
 
   test("that comes when others have the log is refused, and its owner stores nothing more", async () => {
     const { session, owner, other, ada, proxy } = await cast();
@@ -77,7 +77,7 @@ describe("a record of a session's log", () => {
     const refused = fleet.logged(refusals.record).slice(before);
     expect(refused.map(({ pod }) => pod)).toContain(owner.podId);
     expect(await fleet.ownerOf(session)).toBe(other.podId);
-  }, 120_000);
+  });
 
   test("that was stored when its server died is acked by the next, at the same seq", async () => {
     const { session, owner, other, ada, proxy } = await cast();
@@ -88,7 +88,7 @@ describe("a record of a session's log", () => {
     await owner.kill();
     expect(await saying).toEqual({ type: "ok", seq: 2, duplicate: true });
     expect(ada.at).toBe(other.url);
-  }, 120_000);
+  });
 
   test("that was never stored wasn't acked either, and is stored once by the next server", async () => {
     const { session, owner, other, ada, proxy } = await cast();
@@ -101,11 +101,11 @@ describe("a record of a session's log", () => {
     expect(await saying).toEqual({ type: "ok", seq: 2, duplicate: false });
     expect(await textsIn(fleet, session)).toHaveLength(2);
     await isOwnedBy(session, other);
-  }, 120_000);
+  });
 
   test("is right in the end, in all of these sessions", async () => {
     const evidence = await fleet.gather();
     expect(evidence.stored).toHaveLength(5);
     expect(sessionViolations(evidence)).toEqual([]);
-  }, 120_000);
+  });
 });

@@ -45,6 +45,7 @@ export type Logged = {
   readonly message: string;
   readonly level: string;
   readonly session?: string;
+  readonly error?: string;
 };
 
 export type ServerOptions = {
@@ -80,21 +81,27 @@ export function sessionFleetOn(fleet: Fleet, { key }: SessionFleetOptions = {}):
     return client;
   };
 
+  /** In one statement: rows of another moment would belong to another state of a session. */
   const stored = async (): Promise<StoredSession[]> => {
-    const sessions = await fleet.sql("select * from flotilla_session order by session_id");
-    const messages = await fleet.sql("select * from flotilla_message order by session_id, seq");
-    const bySession = Map.groupBy(messages, (row) => row["session_id"] as string);
-    return sessions.map((row) => {
-      const session = row["session_id"] as string;
-      const header = JSON.parse(row["header"]) as Header;
+    const rows = await fleet.sql(
+      `select own.session_id as of_session, own.agent as of_agent, own.state as of_state,
+        own.last_seq as of_last_seq, own.header as of_header, entry.*
+      from flotilla_session own left join flotilla_message entry on entry.session_id = own.session_id
+      order by own.session_id, entry.seq`,
+    );
+    const bySession = Map.groupBy(rows, (row) => row["of_session"] as string);
+    return [...bySession].map(([session, all]) => {
+      const row = all[0]!;
+      const header = JSON.parse(row["of_header"]) as Header;
       const { lastSeq, pending, work } = header;
+      const entries = all.filter(({ seq }) => seq !== null);
       return {
         session,
-        agent: row["agent"],
-        state: row["state"],
-        lastSeq: Number(row["last_seq"]),
+        agent: row["of_agent"],
+        state: row["of_state"],
+        lastSeq: Number(row["of_last_seq"]),
         header: { lastSeq, pending: pending.length, busy: work !== null },
-        entries: (bySession.get(session) ?? []).map((each) => ({
+        entries: entries.map((each) => ({
           ...shown(entryOf(each)),
           clientId: each["client_id"],
         })),
@@ -126,11 +133,11 @@ export function sessionFleetOn(fleet: Fleet, { key }: SessionFleetOptions = {}):
     const hasAll = () =>
       followed.every(({ session, entries }) => client.entries(session).length >= entries.length);
     // What isn't there by then is a violation that the checkers name.
-    await until(`${reader} has everything`, hasAll, 15_000).catch(() => {});
+    await until(`${reader} has everything`, hasAll).catch(() => {});
     return followed.map(({ session }) => ({ reader, session, entries: client.entries(session) }));
   };
 
-  const idle = (limitMs = 60_000) =>
+  const idle = (limitMs = 90_000) =>
     until(
       "all sessions are idle",
       async () => {
@@ -141,6 +148,16 @@ export function sessionFleetOn(fleet: Fleet, { key }: SessionFleetOptions = {}):
       },
       limitMs,
     ).then(() => {});
+
+  /** Where logs are ahead of the store, it may say that all is idle as it was before the last messages. */
+  const settled = () =>
+    until("all that was acked is stored", async () => {
+      const rows = await fleet.sql("select session_id, last_seq from flotilla_session");
+      const ends = new Map(rows.map((row) => [row["session_id"], Number(row["last_seq"])]));
+      const acked = history.events.filter((event) => event.type === "ok");
+      // One that isn't there is a violation that the checkers name.
+      return acked.every(({ session, seq }) => (ends.get(session) ?? Infinity) >= seq);
+    });
 
   return {
     ...fleet,
@@ -207,7 +224,8 @@ export function sessionFleetOn(fleet: Fleet, { key }: SessionFleetOptions = {}):
       readCalls(fleet.folder).filter((call) => session === undefined || call.session === session),
     idle,
     async gather() {
-      // What isn't idle by then is a violation that the checkers name.
+      // What isn't idle by then is a violation that the checkers name, and so is what isn't stored.
+      await settled().catch(() => {});
       await idle().catch(() => {});
       const all = await stored();
       const reads = await Promise.all([

@@ -19,7 +19,7 @@ test("S13: on sqlite, a pod that is killed leaves each message with its tasks, o
   }
   expect(acked.size).toBeGreaterThan(0);
   await expectWhole(given, acked);
-}, 120_000);
+});
 
 test("S13: on postgres, a pod that dies with its connection before its tasks are stored has stored no message", async () => {
   const place = await temporaryDatabase();
@@ -41,4 +41,4 @@ test("S13: on postgres, a pod that dies with its connection before its tasks are
   await client.query("commit");
   expect([...sender.acked.keys()]).toEqual(["before"]);
   expect([...(await expectWhole(given, sender.acked))]).toEqual(["before"]);
-}, 120_000);
+});

@@ -84,4 +84,4 @@ test("a promise that an agent leaves behind and that rejects is logged with its 
     },
   ]);
   expect(server.alive).toBe(true);
-}, 120_000);
+});

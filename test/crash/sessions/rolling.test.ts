@@ -8,8 +8,9 @@ import { createSessionFleet, sessionSeed } from "./harness.ts";
 import { keepTalking } from "./load.ts";
 import { until } from "../until.ts";
 
-// A turn on a busy machine is never cut short by the end of its server's patience.
-const config = { shutdownMs: 60_000 };
+// A turn on a busy machine is never cut short by the end of its server's patience, nor begun anew because
+// its server came late. None is killed, so that none has to be found dead.
+const config = { shutdownMs: 60_000, deadAfterMs: 60_000 };
 
 test("servers that are restarted one after the other finish what they stream and hand over their logs, and no client gets an error or waits for a turn that was begun anew", async () => {
   const fleet = await createSessionFleet({ on: "postgres" });

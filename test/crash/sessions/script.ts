@@ -2,6 +2,7 @@ import { openSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import type { UIMessage } from "../../../src/protocol/message.ts";
+import type { AgentContext } from "../../../src/sessions/agents/spec.ts";
 import type { Step } from "../../../src/steps/model.ts";
 import { monotonicMs } from "../ledger.ts";
 import { pauseFor } from "../until.ts";
@@ -110,6 +111,32 @@ export function createScript(path: string, where: () => string) {
       yield await step("order", () => act("order", `order-${text}`));
       await opened(`pause-${text}`, signal);
       yield await step("ship", () => act("ship", `ship-${text}`));
+      yield ` re ${text}`;
+      say("ended");
+    },
+    /** Says what it hears before each of three steps, which wait for a gate of their name and the message. */
+    async *answerSteered({
+      step,
+      steering,
+      ...asked
+    }: Asked & Pick<AgentContext, "step" | "steering">): AsyncGenerator<string> {
+      const { agent, session, epoch, attempt, signal } = asked;
+      const say = (event: Call["event"], of?: string) => {
+        const what = { event, agent, session, epoch, attempt, ...(of && { step: of }) };
+        writeSync(file, `${JSON.stringify({ atMs: monotonicMs(), where: where(), ...what })}\n`);
+      };
+      const text = String(asked.messages.at(-1)?.parts[0]?.["text"]);
+      say("called");
+      for (const key of ["one", "two", "three"]) {
+        for (const { parts } of await steering()) yield `(${String(parts[0]?.["text"])}) `;
+        yield await step(key, async () => {
+          say("step begun", key);
+          await opened(`${key}-${text}`, signal);
+          if (signal.aborted) throw new Error("no longer wanted");
+          say("step ended", key);
+          return `${key} by attempt ${attempt}. `;
+        });
+      }
       yield ` re ${text}`;
       say("ended");
     },

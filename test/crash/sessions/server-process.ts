@@ -46,6 +46,11 @@ const stepping = agent("stepping", (context) => {
     step,
   });
 });
+const steered = agent("steered", { during: "steer" }, (context) => {
+  const { messages, sessionId: session, epoch, attempt, signal, step, steering } = context;
+  const asked = { agent: "steered", session, epoch, attempt, messages, signal };
+  return script.answerSteered({ ...asked, step, steering });
+});
 const speaking = agent("speaking", (context) => {
   const { sessionId: session, epoch, attempt } = context;
   script.called({ agent: "speaking", session, epoch, attempt });
@@ -74,7 +79,7 @@ const config: Config = {
   ...spec.config,
   store: spec.store,
   use: [
-    ...(agents ? [scripted("local"), stepping, speaking] : []),
+    ...(agents ? [scripted("local"), stepping, steered, speaking] : []),
     ...(agentUrl ? [remote(agentUrl)] : []),
   ],
   server: { host, port, ...(apiKeys.length > 0 && { apiKeys }) },

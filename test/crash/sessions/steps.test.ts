@@ -32,7 +32,7 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     };
     const stored = async () =>
       (await fleet.stored()).find((each) => each.session === session)!.entries.slice(1);
-    const ended = () => until("it is stored", () => ada.entries(session).length === 2, 60_000);
+    const ended = () => until("it is stored", () => ada.entries(session).length === 2);
     const journal = async () =>
       (await fleet.sql("select key from flotilla_step_journal order by seq")).map(
         (row) => row["key"] as string,
@@ -68,7 +68,7 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     // What was stored is in all that any page has seen of later attempts.
     for (const answer of ada.answers(session))
       expect(answer.text).toContain("search by attempt 1. ");
-  }, 120_000);
+  });
 
   test("is handed over at its next step when its pod is told to stop", async () => {
     const { fleet, ada, session, steps, begins, runner, open, stored, ended } = await cast();
@@ -95,5 +95,5 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     expect(await stored()).toMatchObject([{ text, outcome: "completed" }]);
     for (const answer of ada.answers(session))
       expect(answer.text).toContain("search by attempt 1. ");
-  }, 120_000);
+  });
 });

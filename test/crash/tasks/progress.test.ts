@@ -47,7 +47,7 @@ test("what a task has saved on its machine survives a kill: the next attempt goe
     reached = lastSaved(wholeLines(said.text));
   }
   expect(reached).toBeGreaterThan(60);
-}, 120_000);
+});
 
 function wholeLines(text: string): string {
   return text.slice(0, text.lastIndexOf("\n") + 1);

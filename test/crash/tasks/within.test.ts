@@ -90,7 +90,7 @@ describe.each(storeKinds)("on %s, a handler that completes within its transactio
     expect(await foreignEffects(fleet)).toEqual([]);
     expect(await otherViolations(fleet)).toEqual([]);
     expect(tally(fleet).cutShort).toBeGreaterThan(0);
-  }, 120_000);
+  });
 });
 
 async function fleetWithEffects(on: StoreKind): Promise<Fleet> {

@@ -194,10 +194,10 @@ describe("trouble around it", () => {
     const reference = "demo/sample:1";
     const { runId } = await pod.runs.start(flows.image, { reference });
     const downloads = async () => (await pod.runs.list({ flow: "download" })).runs;
-    await expect.poll(async () => (await downloads())[0]?.at, { timeout: 20_000 }).toBe("download");
+    await expect.poll(async () => (await downloads())[0]?.at).toBe("download");
     const types = async () =>
       (await pod.runs.history((await downloads())[0]!.runId)).map(({ type }) => type);
-    await expect.poll(types, { timeout: 20_000 }).toContain("park");
+    await expect.poll(types).toContain("park");
     expect(registry.served(layers[0]!).requests).toBe(0);
     rmSync(home.places.blobs);
     await pod.runs.wait(runId);
@@ -209,16 +209,16 @@ describe("trouble around it", () => {
     const { pod, flows, home, registry, layers, print, orphans } = await stage();
     registry.fail(layers[1]!, { type: "stall", afterBytes: 100_000 });
     const { runId } = await pod.runs.start(flows.image, { reference: "demo/sample:1" });
-    await expect.poll(() => registry.served(layers[1]!).bytes, { timeout: 20_000 }).toBe(100_000);
+    await expect.poll(() => registry.served(layers[1]!).bytes).toBe(100_000);
     // The other one has come, is known, and stays.
     const isKnown = () => home.metadata.blob(layers[0]!) !== undefined;
-    await expect.poll(isKnown, { timeout: 20_000 }).toBe(true);
+    await expect.poll(isKnown).toBe(true);
     await pod.runs.cancel(runId);
     await expect(pod.runs.wait(runId)).rejects.toThrow("cancelled");
     // It has told its children, and doesn't wait for their finalizers.
     const open = async () =>
       (await pod.runs.list()).runs.filter(({ status }) => status === "open").length;
-    await expect.poll(open, { timeout: 20_000 }).toBe(0);
+    await expect.poll(open).toBe(0);
     expect(await orphans()).toEqual([]);
     const left = (await print()).map((line) => line.split(" ")[0]);
     expect(left).toEqual(["blobs:", "blobs:"]);
@@ -233,7 +233,7 @@ describe("trouble around it", () => {
         (name) =>
           name.endsWith("~part") && readFileSync(join(home.places.blobs, name)).length === 100_000,
       );
-    await expect.poll(part, { timeout: 20_000 }).toBe(true);
+    await expect.poll(part).toBe(true);
     await pod.stop();
     const next = await stage({ folder, registry });
     await next.pod.runs.wait(runId);

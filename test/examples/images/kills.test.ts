@@ -26,7 +26,7 @@ function startImage(
   const args = [built.program(program), folder, registry, reference, `${killAt}`];
   let child: ChildProcess;
   const ended = new Promise<Ended>((resolve) => {
-    child = execFile(process.execPath, args, { timeout: 50_000 }, (error, stdout, stderr) =>
+    child = execFile(process.execPath, args, { timeout: 150_000 }, (error, stdout, stderr) =>
       resolve({ stdout, stderr, signal: error?.signal ?? null }),
     );
   });
@@ -90,7 +90,7 @@ describe("a process that is killed", () => {
     const names = (pattern: RegExp) =>
       existsSync(blobs) ? readdirSync(blobs).filter((name) => pattern.test(name)) : [];
     const sizes = () => names(/~part$/).map((name) => statSync(join(blobs, name)).size);
-    await expect.poll(sizes, { timeout: 40_000 }).toContain(100_000);
+    await expect.poll(sizes).toContain(100_000);
     child.kill("SIGKILL");
     expect((await ended).signal).toBe("SIGKILL");
     expect(names(new RegExp(`^${hexOf(large)}$`))).toEqual([]);

@@ -13,7 +13,7 @@ test("the example runs from beginning to end, and again over what it has left", 
   const run = async () => {
     const { stdout } = await promisify(execFile)(process.execPath, [main], {
       cwd,
-      timeout: 50_000,
+      timeout: 150_000,
     });
     return stdout;
   };

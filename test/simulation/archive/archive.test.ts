@@ -2,8 +2,8 @@ import { afterAll, describe, expect, test } from "vitest";
 import { areFewer, manySeeds } from "../seeds.ts";
 
 // `npm run soak -- simulation` runs as many more as it is told.
-const seeds = 100;
-const twiceEvery = 20;
+const seeds = 300;
+const twiceEvery = 60;
 
 /** Every trouble that must have been met, and everything that must have come of it. */
 const mustHappen = [
@@ -18,6 +18,7 @@ const mustHappen = [
   "fault: flush lost after",
   "fault: flush lost before",
   "fault: leader deposed",
+  "fault: no new stream",
   "fault: pause",
   "fault: stream set back",
   "new life",

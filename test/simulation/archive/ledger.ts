@@ -1,4 +1,5 @@
 /** What was promised of logs with an archive, compared with every record that was ever stored. */
+import { isDeepStrictEqual } from "node:util";
 import type { Entry } from "../../../src/protocol/message.ts";
 import { storedEntry } from "../../../src/sessions/contract/journal-harness.ts";
 import type { StoredMessage } from "../../../src/sessions/log/jetstream/engine.ts";
@@ -21,19 +22,18 @@ import { migrate } from "../../../src/store/migrate.ts";
 import { sql, table } from "../../../src/store/sql.ts";
 import { spareDatabase } from "../spare-stores.ts";
 import { archivedTables } from "./store.ts";
+import { placeOnStreams } from "../../../src/sessions/log/place.ts";
 
 export type ArchiveLedger = {
   stored(stream: string, message: StoredMessage): void;
   /** The servers have lost the last messages of a stream, while its owner is alive. */
   wentBack(stream: string): void;
-  /** A pod takes a log, and forgets what it has of it. */
-  taking(podId: string, logId: number): void;
-  /** The stream of a log that a pod has all of. */
+  /** A pod begins to take a log, and forgets what it has of it. Returns what is called once it has ended. */
+  taking(podId: string, logId: number): () => void;
+  /** The stream of a log that a pod has all of, and no other is about to take. */
   servedStream(logId: number): string | undefined;
   /** Whether a log has lost messages, and its owner is there, but goes on in no new stream yet. */
   isBack(logId: number): boolean;
-  /** The owner of a log left it, and isn't sure that the log knows. */
-  left(logId: number): void;
   acked(head: Head, record: LogRecord): void;
   /** A pod has replayed its log, and serves it from here on. */
   recovered(head: Head, busy: readonly Header[]): void;
@@ -55,6 +55,8 @@ type Log = {
   servedTerm: number;
   /** By offset. */
   records: Map<number, LogRecord>;
+  /** The ids of all its messages, by offset. */
+  messages: Map<number, string>;
 };
 
 export function createLedger({
@@ -76,15 +78,13 @@ export function createLedger({
   /** The records of each log that were acked, by their offsets. */
   const ackedRecords = new Map<number, Map<number, string>>();
   const back = new Set<number>();
-  const left = new Set<number>();
-  /** A pod has taken a log that had gone back: then nobody has what it lost. */
-  let isVoid = false;
+  /** How many pods are taking a log. */
+  const takes = new Map<number, number>();
   let acks = 0;
   let acksBefore = 0;
   let reads = 0;
 
   const addEntries = (record: LogRecord): void => {
-    if (isVoid) return;
     for (const entry of record.entries) {
       const all = entries.get(entry.sessionId) ?? [];
       entries.set(entry.sessionId, all);
@@ -127,23 +127,28 @@ export function createLedger({
       const life = { logId: Number(logId), incarnation: incarnation!, firstSequence: 1 };
       const decoded = decodeMessage(subjectPrefix(deployment, life), stored);
       if (decoded.type !== "message") return violate("stored", `${stream} has a ${decoded.type}`);
-      const { kind, owner, term, body } = decoded.message;
+      const { kind, owner, term, recordId, body } = decoded.message;
       const log: Log = streams.get(stream) ?? {
         ...life,
         owner,
         term,
         servedTerm: 0,
         records: new Map(),
+        messages: new Map(),
       };
       streams.set(stream, log);
       if (!present.has(life.logId)) present.set(life.logId, log);
       const isPresent = present.get(life.logId) === log;
       if (isPresent && back.has(life.logId) && term !== log.term) {
-        count("gone back and taken");
-        isVoid = true;
+        violate("S2", `log ${logId} is taken, and only its owner has what it lacks`);
       }
       Object.assign(log, { owner, term });
-      if (kind !== "record") return;
+      const { sequence } = stored;
+      // What was lost in doubt fits once more, and with the last of it nothing is lost any more.
+      const isAgain = log.messages.get(sequence) === recordId;
+      if (isAgain && !log.messages.has(sequence + 1)) back.delete(life.logId);
+      log.messages.set(sequence, recordId);
+      if (kind !== "record" || isAgain) return;
       const record = decodeRecord(body);
       log.records.set(stored.sequence, record);
       if (isPresent) addEntries(record);
@@ -152,25 +157,25 @@ export function createLedger({
     wentBack(stream) {
       const { logId } = streams.get(stream)!;
       back.add(logId);
-      left.delete(logId);
     },
 
     taking(podId, logId) {
       const log = present.get(logId);
       if (log?.owner === podId) log.servedTerm = 0;
+      takes.set(logId, (takes.get(logId) ?? 0) + 1);
+      return () => void takes.set(logId, takes.get(logId)! - 1);
     },
 
     servedStream(logId) {
       const log = present.get(logId);
       const isServed = log?.owner !== null && log?.term === log?.servedTerm;
-      return log && isServed ? streamName(deployment, { ...log, firstSequence: 1 }) : undefined;
+      const isStill = (takes.get(logId) ?? 0) === 0;
+      return log && isServed && isStill
+        ? streamName(deployment, { ...log, firstSequence: 1 })
+        : undefined;
     },
 
-    isBack: (logId) => back.has(logId) && !left.has(logId),
-
-    left(logId) {
-      left.add(logId);
-    },
+    isBack: (logId) => back.has(logId),
 
     acked({ offset, logId }, record) {
       acks++;
@@ -182,7 +187,7 @@ export function createLedger({
 
     recovered(head, busy) {
       const log = present.get(head.logId);
-      if (isVoid || log?.incarnation !== head.incarnation) return;
+      if (log?.incarnation !== head.incarnation) return;
       log.servedTerm = head.term;
       const headers = new Map<string, Header>();
       for (const [offset, record] of log.records) {
@@ -205,11 +210,10 @@ export function createLedger({
     read(podId, sessionId, ackedSeq, found) {
       reads++;
       count("read");
-      if (isVoid) return;
       const truth = (entries.get(sessionId) ?? []).slice(0, found.length);
       if (found.length < ackedSeq) {
         violate("S8", `${podId} reads ${found.length} of ${ackedSeq} acked in ${sessionId}`);
-      } else if (JSON.stringify(found.map(sorted)) !== JSON.stringify(truth.map(sorted))) {
+      } else if (!isDeepStrictEqual(found, truth)) {
         violate("S8", `${podId} reads of ${sessionId} what wasn't stored`);
       }
     },
@@ -219,9 +223,9 @@ export function createLedger({
     },
 
     async judge(rows) {
-      if (isVoid) return;
       if (acks === acksBefore) violate("quiet", "nothing was acked once all was well");
       if (reads === 0) violate("quiet", "nothing was read");
+      if (back.size > 0) violate("quiet", `log ${[...back].join()} has no new stream`);
       const rebuilt = await rebuild([...present.values()]);
       const [found, wanted] = [await rowsOf(rows), await rowsOf(rebuilt)];
       await rebuilt.close();
@@ -247,6 +251,7 @@ function sessionsOf({ entries }: LogRecord): string[] {
 async function rebuild(logs: readonly Log[]): Promise<Database> {
   const rows = spareDatabase({ now: () => 0, note: () => {} });
   await migrate(rows);
+  await placeOnStreams(rows);
   for (const { logId, incarnation, records } of logs) {
     let at = { logId, incarnation, offset: 0, recordId: "", chain: "" };
     await rows.write([insertWatermark(at)]);

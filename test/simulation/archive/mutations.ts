@@ -78,6 +78,29 @@ const list: readonly Mutation[] = [
     ],
   },
   {
+    name: "archive: what only an owner has is forgotten where a release fails",
+    edits: [
+      archive(
+        "if (!each.isOver) {\n        if (!kept.has",
+        "if (each.isOver) {\n        if (!kept.has",
+      ),
+    ],
+  },
+  {
+    name: "archive: stored behind a proof that wasn't answered",
+    edits: [
+      of("sessions/log/jetstream")(
+        "|| doubted.has(logKey(life))) return outcome",
+        ") return outcome",
+      ),
+      of("sessions/log/jetstream")(
+        "if (doubted.has(key)) throw unavailable(`it isn't",
+        "if (doubted.has(life.logId as never)) throw unavailable(`it isn't",
+      ),
+      of("sessions/log/jetstream")("if (doubted.has(key)) await hasLostItsEnd(life, at);"),
+    ],
+  },
+  {
     name: "archive: memory counts without a proof",
     edits: [
       archive("if (!isOver && !isProven()) await markNow();"),

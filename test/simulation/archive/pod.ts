@@ -86,6 +86,8 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
     await gate();
   };
 
+  const keeps = (id: number): boolean => journal.kept!().some(({ logId }) => logId === id);
+
   const own = async (): Promise<void> => {
     /** Since when each log stands where it was seen. */
     const standing = new Map<number, { readonly recordId: string; readonly sinceMs: number }>();
@@ -103,11 +105,11 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
       // A pod leaves a log to its owner for as long as that may answer reads without another proof.
       const isOthers = seen.owner !== null && seen.owner !== podId;
       if (isOthers && nowMs - standing.get(seen.logId)!.sinceMs < proofMs) continue;
-      // Its owner is there, as its beats would say, and doesn't take what it has.
-      if (ledger.isBack(seen.logId)) continue;
+      // Its owner is there, as its beats would say, and hasn't given it up.
+      if (ledger.isBack(seen.logId) || keeps(seen.logId)) continue;
       const owner = { podId, host: null, recordId: ids.next() };
-      ledger.taking(podId, seen.logId);
-      const taken = await journal.take(seen, owner).catch(expected);
+      const hasTaken = ledger.taking(podId, seen.logId);
+      const taken = await journal.take(seen, owner).catch(expected).finally(hasTaken);
       if (taken) await serve(taken);
     }
   };
@@ -135,11 +137,14 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
     let head = taken;
     const records = between(random, 5, isQuiet() ? 80 : 50);
     for (let nth = 0; nth < records; nth++) {
-      await rest(0, 120);
+      // Once all is well, less of the same shows as much.
+      await rest(0, isQuiet() ? 700 : 120);
       while (isEnding()) await rest(100, 200);
       const sessionId = own[between(random, 0, own.length - 1)]!;
       if (!memory.has(sessionId)) {
-        const found = await readHeader(sessionId);
+        // Owners prove their logs every second and drop what isn't theirs; a read would wait for the next owner.
+        if (journal.provenMs(taken.logId) === undefined) return;
+        const found = await readHeader(taken.logId, sessionId);
         if (found === "unread") continue;
         memory.set(sessionId, found ?? header(sessionId));
       }
@@ -152,20 +157,29 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
     }
     if (fraction(random) < 0.5) {
       count("release");
-      await journal.release(podId, [head]).catch((error: unknown) => {
-        expected(error);
-        ledger.left(head.logId);
-      });
+      await journal.release(podId, [head]).catch(expected);
     }
   };
 
-  const readHeader = async (sessionId: string): Promise<Header | undefined | "unread"> => {
-    try {
-      return await journal.header(sessionId);
-    } catch (error) {
-      expected(error);
+  /** Waits no longer than the log is this pod's: the read would wait for whoever takes it next. */
+  const readHeader = async (
+    logId: number,
+    sessionId: string,
+  ): Promise<Header | undefined | "unread"> => {
+    let isOver = false;
+    const reading = journal
+      .header(sessionId)
+      .catch((error: unknown) => {
+        expected(error);
+        return "unread" as const;
+      })
+      .finally(() => (isOver = true));
+    const lost = async (): Promise<"unread"> => {
+      while (!isOver && journal.provenMs(logId) !== undefined) await sleep(clock, 100);
       return "unread";
-    }
+    };
+    const found = await Promise.race([reading, lost()]);
+    return isOver ? reading : found;
   };
 
   const draft = (before: Header): LogRecord => {
@@ -211,7 +225,7 @@ export function startArchivePod(parts: ArchivePodParts): ArchivePod {
 
   const read = async (): Promise<void> => {
     for (;;) {
-      await rest(50, 1_000);
+      await rest(50, isQuiet() ? 3_000 : 1_000);
       const sessionId = sessionIds[between(random, 0, sessionIds.length - 1)]!;
       const ackedSeq = ledger.ackedSeq(sessionId);
       const found = await journal.entries(sessionId, everything).catch(expected);

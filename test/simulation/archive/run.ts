@@ -19,6 +19,7 @@ import type { Violation } from "../world.ts";
 import { createLedger } from "./ledger.ts";
 import { type ArchivePod, startArchivePod } from "./pod.ts";
 import { simulateArchive } from "./store.ts";
+import { placeOnStreams } from "../../../src/sessions/log/place.ts";
 
 const logs = 2;
 const quietMs = 14_000;
@@ -54,6 +55,7 @@ export async function runArchiveSeed(seed: number, { keepTrace = false } = {}): 
   } as const;
   const rows = spareDatabase({ now: () => clock.now(), note: () => {} });
   await migrate(rows);
+  await placeOnStreams(rows);
   const archive = simulateArchive(rows, { clock, random, count, logs });
   const ledger = createLedger({ deployment, violate, count, note: scheduler.note });
   const servers = simulateStreams({
@@ -117,18 +119,29 @@ export async function runArchiveSeed(seed: number, { keepTrace = false } = {}): 
     servers.setBack(stream, messages);
     ledger.wentBack(stream);
   };
+  /** There is no room for a new stream for a while. */
+  const fillStorage = (): void => {
+    count("fault: no new stream");
+    servers.refusal = { type: "refused", code: 10_047, why: "no storage is left" };
+    scheduler.after(between(random, 200, 6_000), () => (servers.refusal = undefined));
+  };
   const strike = (): void => {
     if (isQuiet) return;
     const place = between(random, 0, places - 1);
     const kind = fraction(random);
     if (goesBack) {
-      if (kind < 0.4) archive.away(between(random, 200, 5_000));
-      else if (kind < 0.6) servers.depose();
+      if (kind < 0.3) archive.away(between(random, 200, 5_000));
+      else if (kind < 0.45) servers.depose();
+      else if (kind < 0.6) fillStorage();
       else setBack();
     } else if (kind < 0.25) {
       count("fault: crash");
-      pods.get(place)!.crash();
-      scheduler.after(between(random, 100, 2_000), () => fill(place));
+      const pod = pods.get(place)!;
+      pod.crash();
+      scheduler.after(between(random, 100, 2_000), () => {
+        // All pods may have been replaced since.
+        if (pods.get(place) === pod) fill(place);
+      });
     } else if (kind < 0.5) {
       count("fault: pause");
       pods.get(place)!.pause(between(random, 100, 4_000));
@@ -146,6 +159,7 @@ export async function runArchiveSeed(seed: number, { keepTrace = false } = {}): 
   scheduler.after(faultsMs, () => {
     isQuiet = true;
     servers.troubles = noStreamTroubles;
+    servers.refusal = undefined;
     archive.end();
     ledger.beginQuiet();
   });

@@ -8,7 +8,7 @@ const owner = of("sessions/log/owner");
 const list: readonly Mutation[] = [
   {
     name: "beats: a read or a beat proves that a log is still the pod's",
-    edits: [owners("if (!listening) each.provenMs = sentMs;", "each.provenMs = sentMs;")],
+    edits: [owners("if (!listeningNow()) each.provenMs = sentMs;", "each.provenMs = sentMs;")],
   },
   {
     name: "beats: silence counts though own beats aren't heard",

@@ -152,7 +152,7 @@ export async function runBeatSeed(seed: number, { keepTrace = false } = {}): Pro
   };
   const talk = (): void => {
     void send();
-    scheduler.after(between(random, 20, isQuiet ? 200 : 400), talk);
+    scheduler.after(between(random, 20, isQuiet ? 800 : 400), talk);
   };
   const watch = (): void => {
     read();

@@ -34,6 +34,8 @@ type Scene = {
   readonly step: Step;
   /** Does what the step of this key does outside, and returns what it came to. */
   readonly act: (key: string) => Promise<string>;
+  /** Hears what has come, behind so many steps, and judges whether it may. */
+  readonly hear: (behind: number) => Promise<void>;
   /** Waits for the step of this key, and judges what it returns. */
   readonly kept: <Value>(key: string, returned: Promise<Value>) => Promise<Value>;
 };
@@ -99,6 +101,19 @@ async function* inSteps({ step, words, act, kept, world, work }: Scene): Saying 
   yield await kept("loop", last);
 }
 
+async function* listening({ step, words, act, kept, hear }: Scene): Saying {
+  yield words;
+  for (let at = 0; at < 4; at++) {
+    await hear(at);
+    const key = `part ${at}`;
+    yield await kept(
+      key,
+      step(key, () => act(key)),
+    );
+  }
+  await hear(4);
+}
+
 const compaction = { tokenBudget: 300, triggerRatio: 0.5, deadlineMs: 3_000 };
 
 const scripts: Readonly<Record<string, Script>> = {
@@ -156,6 +171,8 @@ const scripts: Readonly<Record<string, Script>> = {
   stepping: { options: {}, say: inSteps },
   acting: { options: { during: "interrupt" }, say: inSteps },
   gathering: { options: { during: "merge", debounceMs: 300 }, say: inSteps },
+  steered: { options: { during: "steer" }, say: listening },
+  directed: { options: { during: "steer" }, say: listening, breaks: 0.2 },
   keeping: { options: {}, say: shortly, breaks: 0 },
   breaking: { options: { during: "interrupt" }, say: shortly, breaks: 0.7 },
   calling: {
@@ -195,9 +212,35 @@ export const storedAgents = Object.entries(scripts)
   }));
 
 export function createAgents(world: World, witness: () => Witness, ledger: Ledger): Agents {
-  const { scheduler, violate } = world;
+  const { scheduler, violate, count } = world;
   /** Calls by what they were made for, with whether they may be made once more. */
   const calls = new Map<string, { mayRepeat: boolean }>();
+
+  /** What has heard each message: the turn, behind how many of its steps, and in which attempts. */
+  const hearings = new Map<string, { epoch: number; behind: number; attempts: Set<number> }>();
+  const steered = new Set<string>();
+
+  const judgeHeard = (
+    { sessionId, epoch, attempt }: Pick<AgentContext, "sessionId" | "epoch" | "attempt">,
+    behind: number,
+    messageId: string,
+  ): void => {
+    steered.add(sessionId);
+    const name = `${sessionId} ${messageId}`;
+    const before = hearings.get(name);
+    count(before ? "steering: heard again" : "steering: heard");
+    const what = `${name} is heard by ${epoch}.${attempt} behind ${behind} steps`;
+    scheduler.note(what);
+    if (!before) return void hearings.set(name, { epoch, behind, attempts: new Set([attempt]) });
+    const { attempts } = before;
+    if (before.epoch !== epoch || before.behind !== behind || attempts.has(attempt)) {
+      violate(
+        "W11",
+        `${what}, and by ${before.epoch}.${[...attempts].join()} behind ${before.behind}`,
+      );
+    }
+    attempts.add(attempt);
+  };
 
   const begin = (
     pod: SimPod,
@@ -237,7 +280,11 @@ export function createAgents(world: World, witness: () => Witness, ledger: Ledge
     if (context.messages.every(({ id }) => id !== wanted.at(-1))) {
       violate("told", `${sessionId} ${epoch}: of ${wanted.at(-1)} it has only a summary`);
     }
-    if (wanted.join() !== saw.join()) {
+    // What was heard during an answer stands in it, and may be in a summary too.
+    const isSame = steered.has(sessionId)
+      ? [...new Set(saw)].toSorted().join() === wanted.toSorted().join()
+      : wanted.join() === saw.join();
+    if (!isSame) {
       const what = `${sessionId} ${epoch} at ${pod.podId}`;
       violate("told", `${what} was told of ${saw.join()}, not ${wanted.join()}`);
     }
@@ -259,6 +306,7 @@ export function createAgents(world: World, witness: () => Witness, ledger: Ledge
   type Told = Pick<AgentContext, "sessionId" | "epoch" | "attempt" | "messages"> & {
     readonly summary?: string | undefined;
     readonly step: Step;
+    readonly steering: AgentContext["steering"];
   };
 
   /** Lets the agent of a script speak, and judges whether it may and what it was told. */
@@ -279,6 +327,9 @@ export function createAgents(world: World, witness: () => Witness, ledger: Ledge
         const done = ledger.begins(context, key);
         await waits(pod, world.between(20, 900), signal);
         return done;
+      },
+      async hear(behind) {
+        for (const { id } of await context.steering()) judgeHeard(context, behind, id);
       },
       async kept(key, returned) {
         const value = await returned;
@@ -310,7 +361,8 @@ export function createAgents(world: World, witness: () => Witness, ledger: Ledge
         const { messages, flotilla } = JSON.parse(body) as AgentRequest;
         const { sessionId, epoch, attempt, summary } = flotilla;
         const script = scripts[url.slice(site.length)]!;
-        const context = { sessionId, epoch, attempt, messages, summary, step: noStep };
+        const steering = async () => [];
+        const context = { sessionId, epoch, attempt, messages, summary, step: noStep, steering };
         const said = speak(pod(), script, context, signal);
         const headers = { "content-type": "application/x-ndjson" };
         return { status: 200, headers, body: linesOf(said) };

@@ -63,8 +63,12 @@ function judgeSession(world: World, seen: SessionSeen, history: History): void {
   for (const entry of entries) {
     judgeFailure(world, seen, entry);
     if (entry.kind !== "summary") continue;
-    const wanted = idsUpTo(entries, entry.throughSeq!).join();
-    const saw = spokenBy(entry)?.saw.join();
+    const hasHeard = [...seen.turns.values()].some(({ steering }) => (steering?.heardSeq ?? 0) > 0);
+    // What was heard during an answer stands in it.
+    const inOrder = (ids: readonly string[]) =>
+      hasHeard ? [...new Set(ids)].toSorted().join() : ids.join();
+    const wanted = inOrder(idsUpTo(entries, entry.throughSeq!));
+    const saw = inOrder(spokenBy(entry)?.saw ?? []);
     if (saw !== wanted) {
       violate("compaction", `${sessionId}#${entry.seq} stands for ${saw}, not ${wanted}`);
     }
@@ -95,7 +99,8 @@ function isCovered({ entries, turns }: SessionSeen, seq: number, agent: string):
     if (entry.seq <= seq || entry.role !== "assistant" || entry.author !== agent) return false;
     const turn = entry.epoch === undefined ? undefined : turns.get(entry.epoch);
     // One that still waited for more to be said may have been given more in the record that ended it.
-    return !turn || turn.attempt === 0 || turn.upToSeq >= seq;
+    const upToSeq = Math.max(turn?.upToSeq ?? 0, turn?.steering?.heardSeq ?? 0);
+    return !turn || turn.attempt === 0 || upToSeq >= seq;
   });
 }
 

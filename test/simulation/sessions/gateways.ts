@@ -2,6 +2,7 @@
  * Where clients reach sessions: the pods that are up, and programs that are none. What is asked and what
  * is answered takes time, and a client waits for so long and no longer.
  */
+import { createFiles } from "../../../src/files/files.ts";
 import { FlotillaError } from "../../../src/base/errors.ts";
 import { uuidv7 } from "../../../src/base/ids.ts";
 import { silentLogger } from "../../../src/base/log.ts";
@@ -76,6 +77,7 @@ export function createGateways(
       ids,
       logs,
       maxPayloadBytes: 256 * 1024,
+      files: createFiles({ ...shared, ids }),
       journal: createSqlJournal({ database, ids, clock }),
       bus: createStoreBus({ ...shared, address: name }),
     });

@@ -45,6 +45,8 @@ export function createLedger(
   /** Rows that are stored now, by session. */
   const open = new Map<string, Map<string, StepRow>>();
   const calls = new Map<string, number>();
+  /** The row from which each message is heard, by its session and seq. */
+  const heard = new Map<string, string>();
   /** The turn that each session is in. */
   const epochs = new Map<string, number | undefined>();
 
@@ -91,6 +93,12 @@ export function createLedger(
         violate("steps", `${name} with number ${row.seq} takes the place of number ${before.seq}`);
       }
       if (row.kind === "done") done.set(name, row);
+      for (const seq of heardBy(row)) {
+        const message = `${row.sessionId}#${seq}`;
+        const by = heard.get(message) ?? name;
+        if (by !== name) violate("W11", `${message} is heard by ${by} and by ${name}`);
+        heard.set(message, name);
+      }
       onStored(row.sessionId);
       if (before?.kind === "round") count("step: a further round");
       const ofSession = open.get(row.sessionId) ?? new Map<string, StepRow>();
@@ -121,6 +129,10 @@ export function createLedger(
       for (const row of rows) violate("steps", `${row["owner_id"]} ${row["key"]} is left behind`);
     },
   };
+}
+
+function heardBy({ key, value }: StepRow): number[] {
+  return key.startsWith("@taken[") ? (JSON.parse(value) as { seqs: number[] }).seqs : [];
 }
 
 /** Whether a key is that of a step within another, or in a round of it. */

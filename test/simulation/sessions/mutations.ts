@@ -14,7 +14,8 @@ const monitor = of("sessions/log/turn-monitor");
 const router = of("sessions/log/command-router");
 const pod = of("sessions/pod");
 const conversation = of("sessions/conversation");
-const runner = of("sessions/turns/runner", "sessions/turns/turn");
+const runner = of("sessions/turns/runner", "sessions/turns/turn", "sessions/turns/report");
+const taking = of("steps/taking");
 const steps = of("sessions/turns/steps");
 const hub = of("sessions/delivery");
 const logHeads = of("sessions/log/heads");
@@ -258,9 +259,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "turn: a read that fails fails it",
-    edits: [
-      runner("callUntilAnswered(read, { clock, random, signal, codes: storeAwayCodes })", "read()"),
-    ],
+    edits: [runner("readWhileAway(parts, { signal })(read)", "read()")],
   },
   {
     name: "runner: remembers nothing of what has ended",
@@ -285,6 +284,41 @@ const list: readonly Mutation[] = [
       ),
     ],
     by: "steps",
+  },
+  {
+    name: "steering: a message heard by two attempts",
+    edits: [
+      conversation(
+        'return !("attempt" in command) || command.attempt === work.attempt;',
+        'return !("attempt" in command) || command.type === "turn_hearing" || command.attempt === work.attempt;',
+      ),
+    ],
+  },
+  {
+    name: "steering: what was heard waits for the next turn as well",
+    edits: [
+      conversation(
+        "const left = isAll ? withoutSubmitsTo(header.pending, turn.agent) : header.pending;",
+        "const left = isAll ? header.pending : header.pending;",
+      ),
+    ],
+  },
+  {
+    name: "steering: what was heard is forgotten where it waits for the next turn",
+    edits: [
+      conversation(
+        "const isAll = pending?.upToSeq === newest;",
+        "const isAll = pending !== undefined;",
+      ),
+    ],
+  },
+  {
+    name: "steering: heard anew by each attempt, whichever steps are stored",
+    edits: [taking("if (rows.isBehind(seq ?? Infinity)) return undefined;")],
+  },
+  {
+    name: "steering: heard, and no row stored",
+    edits: [conversation("    steps: { epoch, attempt, rows: [row] },\n")],
   },
   {
     name: "turn steps: stored, whether the record is or not",
@@ -350,8 +384,8 @@ const list: readonly Mutation[] = [
     name: "compaction: of what waits for its answer, too",
     edits: [
       conversation(
-        "const range = rangeOf(header);",
-        "const range = rangeOf({ ...header, pending: [] });",
+        "const range = summaryRangeOf(header);",
+        "const range = summaryRangeOf({ ...header, pending: [] });",
       ),
     ],
   },

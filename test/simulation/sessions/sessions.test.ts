@@ -76,6 +76,8 @@ const mustHappen = [
   "step: begun again",
   "step: its answer is stored",
   "step: stored",
+  "steering: heard",
+  "steering: heard again",
   "stop: in vain",
   "stop: lost to the end",
   "stop: noted",

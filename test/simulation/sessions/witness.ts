@@ -197,6 +197,14 @@ export async function createWitness(world: World, options: WitnessOptions): Prom
     const { work } = header;
     if (work?.runner === null && work.attempt > 0)
       count("turn: waits for a pod that has its agent");
+    if (work?.type === "turn") {
+      const { heardSeq = 0 } = work.steering ?? {};
+      const answered = header.pending.find(
+        ({ agent, trigger, upToSeq }) =>
+          agent === work.agent && trigger === "submit" && upToSeq <= heardSeq,
+      );
+      if (answered) violate("W11", `${sessionId}#${answered.upToSeq} was heard, and waits`);
+    }
     if (work?.type === "turn") seen.turns.set(work.epoch, work);
     if (work?.type === "compaction") {
       const { toSeq } = work;

@@ -33,9 +33,12 @@ export type Ledger = {
   judge(): void;
 };
 
+export const logStreamForm = /_(\d+)_([\w-]+)$/;
+
 type History = {
   readonly life: LogLife;
-  readonly messages: LogMessage[];
+  /** Undefined: one of others. */
+  readonly messages: (LogMessage | undefined)[];
   /** The headers that each of them holds. */
   readonly headers: (readonly Header[])[];
 };
@@ -64,22 +67,22 @@ export function createLedger({
     incarnation,
     firstSequence: 1,
   });
-  const historyOf = (head: Head): readonly LogMessage[] =>
+  const historyOf = (head: Head): History["messages"] =>
     histories.get(streamName(deployment, lifeOf(head)))?.messages ?? [];
   const shown = ({ logId, offset, term }: Head): string => `log ${logId}, ${offset}, term ${term}`;
 
   return {
     stored(stream, stored) {
-      const [, logId, incarnation] = /_(\d+)_([\w-]+)$/.exec(stream) ?? [];
+      const [, logId, incarnation] = logStreamForm.exec(stream) ?? [];
       if (logId === undefined) return;
       const life = { logId: Number(logId), incarnation: incarnation!, firstSequence: 1 };
       const history: History = histories.get(stream) ?? { life, messages: [], headers: [] };
       histories.set(stream, history);
       const decoded = decodeMessage(subjectPrefix(deployment, life), stored);
-      if (decoded.type !== "message") return violate("stored", `${stream} has a ${decoded.type}`);
-      const { message } = decoded;
+      if (decoded.type === "damaged") return violate("stored", `${stream} has damage`);
+      const message = decoded.type === "message" ? decoded.message : undefined;
       history.messages.push(message);
-      history.headers.push(message.kind === "record" ? decodeRecord(message.body).headers : []);
+      history.headers.push(message?.kind === "record" ? decodeRecord(message.body).headers : []);
     },
 
     sent(at, recordId) {
@@ -106,9 +109,10 @@ export function createLedger({
       over.add(`${at.logId} ${at.term}`);
       const found = historyOf(at)[at.offset];
       // One that the next owner has archived and trimmed can't be told from another's.
-      const isTakenSince = (historyOf(at).at(-1)?.term ?? 0) > at.term;
-      if (!found) violate("O2", `${podId} was fenced at ${shown(at)}, and nothing is behind it`);
-      else if (found.recordId === recordId && !isTakenSince) {
+      const isTakenSince = historyOf(at).some((each) => each !== undefined && each.term > at.term);
+      const isThere = historyOf(at).length > at.offset;
+      if (!isThere) violate("O2", `${podId} was fenced at ${shown(at)}, and nothing is behind it`);
+      else if (found?.recordId === recordId && !isTakenSince) {
         violate("O2", `${podId} was fenced at ${shown(at)} by its own record`);
       }
     },
@@ -124,7 +128,7 @@ export function createLedger({
       if (sorted(wanted) !== sorted(busy)) {
         violate("O7", `what is busy in ${shown(head)} isn't what its new owner has found`);
       }
-      const last = before.findLast(({ kind }) => kind === "record");
+      const last = before.findLast((each) => each?.kind === "record");
       const lastFound = records.at(-1)?.record.recordId;
       const isMissed = last !== undefined && lastFound !== undefined && lastFound !== last.recordId;
       if (isMissed) violate("O7", `the new owner at ${shown(head)} hasn't read the last record`);
@@ -146,12 +150,13 @@ export function createLedger({
     },
   };
 
-  function judgeHistory(life: LogLife, messages: readonly LogMessage[]): void {
+  function judgeHistory(life: LogLife, messages: History["messages"]): void {
     let chain = firstChain(life.incarnation);
     let term = 0;
     let owner: string | null = null;
     const recordIds = new Set<string>();
     messages.forEach((message, at) => {
+      if (!message) return;
       const what = `${at + 1} of log ${life.logId}`;
       chain = nextChain(chain, message.body);
       if (message.chain !== chain) violate("chain", `the chain ends before ${what}`);

@@ -77,12 +77,7 @@ const list: readonly Mutation[] = [
   },
   {
     name: "stream: sessions at work left out of what a replay finds",
-    edits: [
-      log(
-        "new Map(markBefore?.busy.map((header) => [header.sessionId, header]))",
-        "new Map<string, Header>()",
-      ),
-    ],
+    edits: [log("if (!replayed.has(header.sessionId)) busy.set(header.sessionId, header);")],
   },
 ];
 

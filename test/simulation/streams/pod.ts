@@ -112,6 +112,8 @@ export function startFighter(parts: FighterParts): Fighter {
   };
 
   const own = async (taken: Head): Promise<void> => {
+    // Another may take the log between its fence and its replay.
+    if (fraction(random) < 0.05) await rest(200, 2_000);
     const memory = await recover(taken);
     if (!memory) return;
     let head = taken;

@@ -15,7 +15,7 @@ import { createStreamLog } from "../../../src/sessions/log/jetstream/log.ts";
 import type { Report } from "../report.ts";
 import { createScheduler } from "../scheduler.ts";
 import type { Violation } from "../world.ts";
-import { createLedger } from "./ledger.ts";
+import { createLedger, logStreamForm } from "./ledger.ts";
 import { type Fighter, startFighter } from "./pod.ts";
 
 const logs = 2;
@@ -116,7 +116,11 @@ export async function runStreamSeed(seed: number, { keepTrace = false } = {}): P
       } else if (kind < 0.6) {
         count("fault: pause");
         fighters.get(place)!.pause(between(random, 100, 4_000));
-      } else servers.depose();
+      } else if (kind < 0.8) servers.depose();
+      else {
+        const names = servers.names.filter((name) => logStreamForm.test(name));
+        servers.stray(names[between(random, 0, names.length - 1)]!);
+      }
       scheduler.after(between(random, 300, 4_000), strike);
     };
     scheduler.after(between(random, 300, 4_000), strike);
@@ -153,6 +157,7 @@ export function streamTroublesOf(draw: () => number, share = 1): StreamTroubles 
     deposed: some(0.05),
     behind: some(0.15),
     unread: some(0.1),
+    holed: some(0.3),
   };
 }
 

@@ -13,6 +13,10 @@ export function goTo(chatId: string): void {
   location.hash = placeOf(chatId);
 }
 
+export function isAt(chatId: string): boolean {
+  return current() === chatId;
+}
+
 /** A chat that isn't there yet: it is made with the first message in it. */
 export function goToNew(): void {
   goTo(newId());

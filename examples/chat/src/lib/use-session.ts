@@ -11,7 +11,7 @@ export function useOfSession<Value extends string | boolean | number>(
   return useSyncExternalStore(session.subscribe, () => choose(session.get()));
 }
 
-function useSessionOf(sessionId: string): Session {
+export function useSessionOf(sessionId: string): Session {
   const client = useClient();
   return useMemo(() => client.session(sessionId), [client, sessionId]);
 }

@@ -1,3 +1,4 @@
+import type { UIMessage } from "@ai-sdk/react";
 import { createContext } from "react";
 
 /** What the parts of a message may do in its chat. */
@@ -8,6 +9,8 @@ export type Deciding = {
   answer(tool: string, toolCallId: string, output: unknown): void;
   /** Has an answer made anew. */
   again(messageId: string): void;
+  /** Says a message anew, in a branch of its own. */
+  edit(message: UIMessage, text: string): void;
 };
 
 const nothing = () => {};
@@ -16,4 +19,5 @@ export const DecidingContext = createContext<Deciding>({
   approve: nothing,
   answer: nothing,
   again: nothing,
+  edit: nothing,
 });

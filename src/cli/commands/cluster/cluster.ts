@@ -8,6 +8,7 @@ import { number, type StoreFlags, withJson, withStoreOnly } from "../../flags.ts
 import { columns, paint, print, printJson } from "../../output.ts";
 import { loadStore } from "../../settings.ts";
 import { permissionsCommand } from "./permissions.ts";
+import { rebaseCommand } from "./rebase.ts";
 
 type FolderFlags = { folder: string };
 type UpFlags = StoreFlags & FolderFlags & { port: number; json?: true };
@@ -49,6 +50,7 @@ Examples:
     .description("end the pods, then the servers")
     .action(down);
   permissionsCommand(cluster);
+  rebaseCommand(cluster);
 }
 
 function withFolder(command: Command): Command {

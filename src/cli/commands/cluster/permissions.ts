@@ -70,10 +70,10 @@ async function permissions(flags: PermissionsFlags): Promise<void> {
 
 /** The streams of the deployment, as its servers have them now. */
 async function streamNames({ store, nats }: PodSettings, config: NatsConfig): Promise<string[]> {
-  if (nats?.use !== "all") {
+  if (!nats) {
     throw new FlotillaError(
       "invalid_option",
-      '--by-stream asks the servers: give it the config of the pods, with `nats` and `use: "all"`',
+      "--by-stream asks the servers: give it the config of the pods, with `nats`",
     );
   }
   const { createNats, natsFor } = await import("../../../bus/nats/nats.ts");

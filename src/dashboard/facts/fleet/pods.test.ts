@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
 import type { ShownPod } from "./fleet.ts";
-import { drainText, podsToShow, podStanding, totalsOf } from "./pods.ts";
+import { backlogText, drainText, logsBehind, podsToShow, podStanding, totalsOf } from "./pods.ts";
 
 const nowMs = 1_763_414_400_000;
-const pulse = { held: 3, lagMs: 4, memoryBytes: 1_000, throttles: [], running: [] };
+const pulse = { held: 3, lagMs: 4, memoryBytes: 1_000, throttles: [], running: [], logs: [] };
 const pod = (podId: string, more: object = {}) =>
   ({
     podId,
@@ -74,6 +74,27 @@ describe("pods", () => {
       podsToShow(all, { find, nowMs }).shown.map((each) => each.podId);
     expect(found("b2")).toEqual(["b2"]);
     expect(found("2")).toEqual([]);
+  });
+
+  test("name the logs that the database is behind, the one that has waited for longest first", () => {
+    const behind = (...logs: readonly (readonly [number, number])[]) => ({
+      ...pulse,
+      logs: logs.map(([logId, lagMs]) => ({ logId, bytes: 2_048, lagMs })),
+    });
+    const all = [
+      pod("a", { logs: [1, 2], pulse: behind([1, 300], [2, 100]) }),
+      // It said so of log 9 before another pod took it.
+      pod("b", { logs: [4], pulse: behind([4, 6_000], [9, 9_000]) }),
+      pod("c", { logs: [5], status: "down", pulse: behind([5, 9_000]) }),
+    ];
+    expect([...logsBehind(all).values()]).toEqual([
+      { logId: 4, podId: "b", bytes: 2_048, lagMs: 6_000, isLate: true },
+      { logId: 1, podId: "a", bytes: 2_048, lagMs: 300, isLate: false },
+      { logId: 2, podId: "a", bytes: 2_048, lagMs: 100, isLate: false },
+    ]);
+    expect(backlogText({ bytes: 2_048, lagMs: 6_000 })).toBe(
+      "2.0 KiB not in the database for 6.0 s",
+    );
   });
 
   test("are summed up as far as they are up and have said something", () => {

@@ -1,4 +1,4 @@
-import { counted } from "../spans.ts";
+import { bytesText, counted, durationText } from "../spans.ts";
 import type { ShownPod } from "./fleet.ts";
 
 /** How a pod stands, in a word, with a tone for its mark. */
@@ -58,6 +58,33 @@ function textsOf({ podId, host, handlers }: ShownPod): string[] {
 /** How many tasks a pod holds at most; undefined where it doesn't tell. */
 export function holdsOf({ state, holds }: Pick<ShownPod, "state" | "holds">): number | undefined {
   return state?.holds ?? holds ?? undefined;
+}
+
+/** A log of sessions on NATS of which the database doesn't have everything yet. */
+export type LogBehind = {
+  readonly logId: number;
+  readonly podId: string;
+  readonly bytes: number;
+  readonly lagMs: number;
+  /** Whether it waits for longer than a database that answers lets it. */
+  readonly isLate: boolean;
+};
+
+const lateMs = 5_000;
+
+/** The logs that the database is behind, by their ids, those that have waited for longest first. */
+export function logsBehind(pods: readonly ShownPod[]): ReadonlyMap<number, LogBehind> {
+  const all = pods.flatMap(({ podId, status, logs, pulse }) =>
+    // A pod that has lost a log, or is down, had said something of it that no longer holds.
+    (status === "up" ? (pulse?.logs ?? []) : [])
+      .filter(({ logId }) => logs.includes(logId))
+      .map((each) => ({ ...each, podId, isLate: each.lagMs >= lateMs })),
+  );
+  return new Map(all.toSorted((a, b) => b.lagMs - a.lagMs).map((each) => [each.logId, each]));
+}
+
+export function backlogText({ bytes, lagMs }: Pick<LogBehind, "bytes" | "lagMs">): string {
+  return `${bytesText(bytes)} not in the database for ${durationText(lagMs)}`;
 }
 
 export type FleetTotals = {

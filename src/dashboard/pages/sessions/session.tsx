@@ -59,6 +59,10 @@ function Followed({ sessionKey: key }: { sessionKey: SessionKey }) {
     isOff: isGone && tail.entries.length > 0,
   });
   const [plan, setPlan] = useState<PlannedAct>();
+  const [isMissing, setIsMissing] = useState(false);
+  // While it is looked for again there is no error, and what is being typed stays.
+  const isMissingNow = found.error ? hasCode(found.error, "not_found") : isMissing && !found.data;
+  if (isMissingNow !== isMissing) setIsMissing(isMissingNow);
   const agents = found.data?.agents ?? [];
   return (
     <>
@@ -95,9 +99,7 @@ function Followed({ sessionKey: key }: { sessionKey: SessionKey }) {
           />
         )}
       </Ready>
-      {found.data === undefined && hasCode(found.error, "not_found") && (
-        <OtherTenant sessionKey={key} />
-      )}
+      {found.data === undefined && isMissing && <OtherTenant sessionKey={key} />}
       {plan && <ActDialog plan={plan} onClose={() => setPlan(undefined)} />}
     </>
   );

@@ -3,7 +3,7 @@ import { type FormEvent, useEffect, useRef, useState } from "react";
 import { sessionAsks, type SessionFacts, type SessionQuery } from "../../asks/sessions.ts";
 import { metadataIn, metadataText, parseMetadata } from "../../facts/sessions/filter.ts";
 import { visibleLine } from "../../facts/visible.ts";
-import { useHome, useLive, useMay, useSeesAll } from "../../live.ts";
+import { useHome, useLive, useMay, useNow, useSeesAll } from "../../live.ts";
 import { LiveMark } from "../../parts/blocks.tsx";
 import { FilterText } from "../../parts/filter-text.tsx";
 import { SessionLink } from "../../parts/links.tsx";
@@ -49,6 +49,7 @@ export function SessionsPage() {
       <Ready of={{ data: found, error: list.error, refetch: list.refetch }} what="sessions">
         {(sessions) => (
           <>
+            <AsOf atMs={list.pages?.[0]?.asOf} />
             {sessions.length === 0 ? (
               <NoSessions filter={filter} hasMore={list.hasMore} />
             ) : (
@@ -325,5 +326,19 @@ function SessionRow({ session, isWaiting }: { session: SessionFacts; isWaiting: 
         <When atMs={activeAtMs} />
       </span>
     </li>
+  );
+}
+
+/** How old a list is that says nothing of it. */
+const noticeableMs = 5_000;
+
+/** A list that the database is behind with says so. */
+function AsOf({ atMs }: { atMs: number | undefined }) {
+  const nowMs = useNow();
+  if (atMs === undefined || nowMs - atMs < noticeableMs) return null;
+  return (
+    <p className="soft">
+      As of <When atMs={atMs} />: the database is behind.
+    </p>
   );
 }

@@ -1,5 +1,11 @@
-import { beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import {
+  type MovableClock,
+  movableClock,
+  settledBy,
+  until,
+} from "../../../base/contract/movable-clock.ts";
+import { sleep } from "../../../base/clock.ts";
 import { FlotillaError } from "../../../base/errors.ts";
 import { uuidv7 } from "../../../base/ids.ts";
 import { type Logger, silentLogger } from "../../../base/log.ts";
@@ -20,7 +26,11 @@ import {
   startedTask,
   take,
 } from "../../contract/journal-harness.ts";
-import { type SimulatedStreams, simulateStreams } from "../../contract/simulated-streams.ts";
+import {
+  noStreamTroubles,
+  type SimulatedStreams,
+  simulateStreams,
+} from "../../contract/simulated-streams.ts";
 import { createStreamLog } from "../jetstream/log.ts";
 import { streamName } from "../jetstream/streams.ts";
 import type { Head, LogRecord } from "../journal.ts";
@@ -30,6 +40,7 @@ import {
   type ArchivedJournalParts,
   createArchivedJournal,
 } from "./journal.ts";
+import { logPlaceOf, placeOnStreams, returnToDatabase } from "../place.ts";
 
 const random = seededRandom(7);
 const deployment = {
@@ -38,6 +49,9 @@ const deployment = {
   replicas: 3,
 } as const;
 const usualBytes = 1_000_000;
+
+/** What a flush changes. */
+const archivedTables = ["log_watermark", "session", "session_user", "message", "turn"] as const;
 
 /** What becomes of the next writes. */
 type Trouble = "away" | "after" | "before" | "late" | "refused" | undefined;
@@ -59,6 +73,7 @@ beforeEach(async () => {
   bus = createMemoryBus();
   ({ database: sound } = await memoryKind.open());
   await migrate(sound);
+  await placeOnStreams(sound);
   trouble = undefined;
   late = [];
   writes = 0;
@@ -82,6 +97,14 @@ const database = (): Database => ({
     if (now === "after") await sound.write(statements);
     if (now === "late") late.push(() => sound.write(statements));
     throw new FlotillaError("unknown_outcome", "the answer was lost");
+  },
+});
+
+/** The database as a pod sees it that doesn't reach it, while others do. */
+const unreached = (): Database => ({
+  ...sound,
+  async read() {
+    throw new FlotillaError("store_unavailable", "the database is away");
   },
 });
 
@@ -129,14 +152,7 @@ async function owner(podId = "pod-1", changes: Partial<ArchivedJournalParts> = {
   };
 }
 
-/** Moves the clock until a call has ended. */
-async function settled<Value>(call: Promise<Value>): Promise<Value> {
-  let hasEnded = false;
-  const ending = call.finally(() => (hasEnded = true));
-  ending.catch(() => {});
-  while (!hasEnded) await clock.advance(50);
-  return ending;
-}
+const settled = <Value>(call: Promise<Value>) => settledBy(clock, call);
 
 const rows = (statement: Statement) => sound.read(statement);
 const all = (name: TableName) => rows(sql`select * from ${table(name)}`);
@@ -224,6 +240,79 @@ describe("a database that is away", () => {
     await journal.stop();
   });
 
+  test("is away for all logs of a pod, also where only one of them has something to store", async () => {
+    const journal = open("pod-1");
+    await journal.create(2);
+    const idle = await take(journal, 0, "pod-1");
+    await journal.recover(idle);
+    const busy = await take(journal, 1, "pod-1");
+    await journal.recover(busy);
+    journal.start();
+    await clock.advance(300);
+    trouble = "away";
+    await journal.commit(busy, messageRecord("s", 1));
+    for (let seconds = 0; seconds < 30; seconds++) {
+      await clock.advance(1_000);
+      expect(journal.state().isAway).toBe(true);
+    }
+    expect(warnings).toEqual(["the archive doesn't take records, retrying"]);
+    trouble = undefined;
+    await clock.advance(6_000);
+    expect(journal.state()).toMatchObject({ isAway: false, unarchivedEntries: 0 });
+    await journal.stop();
+  });
+
+  test.each([
+    ["can't be read", Buffer.from("{}")],
+    ["doesn't answer", undefined],
+  ])("isn't away where one log %s: the others are archived", async (_, body) => {
+    const journal = open("pod-1", { maxHeldBytes: 0 });
+    await journal.create(2);
+    const heads: Head[] = [];
+    for (const logId of [0, 1]) {
+      const taken = await take(journal, logId, "pod-1");
+      await journal.recover(taken);
+      heads.push(taken);
+    }
+    journal.start();
+    await clock.advance(300);
+    await journal.commit(heads[0]!, messageRecord("lost", 1));
+    // What isn't in memory is read from the log again.
+    const name = streamName({ ...deployment, maxLogBytes }, { ...heads[0]!, firstSequence: 1 });
+    const kept = servers.stored(name).at(-1)!;
+    servers.change(name, (all) => {
+      all.pop();
+      if (body) all.push({ ...kept, body });
+    });
+    const other = headOf(await journal.commit(heads[1]!, messageRecord("s", 1)));
+    await clock.advance(10_000);
+    expect(await archivedSeqs("s")).toEqual([1]);
+    expect(journal.state()).toMatchObject({ isAway: false, unarchivedEntries: 1 });
+    expect(warnings).toEqual(["a session log isn't archived, retrying"]);
+    await journal.commit(other, messageRecord("s", 2));
+    await clock.advance(1_000);
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+    servers.change(name, (all) => void all.splice(kept.sequence - 1, 1, kept));
+    await clock.advance(10_000);
+    expect(journal.state()).toMatchObject({ isAway: false, unarchivedEntries: 0 });
+    await journal.stop();
+  });
+
+  test("is known to be away, and to be back, by a pod that has no log", async () => {
+    trouble = "away";
+    const journal = open("pod-1", { isAway: true });
+    journal.start();
+    await clock.advance(60_000);
+    expect(journal.state().isAway).toBe(true);
+    trouble = undefined;
+    await clock.advance(6_000);
+    expect(journal.state().isAway).toBe(false);
+    const before = writes;
+    await clock.advance(10_000);
+    expect([journal.state().isAway, writes]).toEqual([false, before]);
+    await journal.stop();
+  });
+
   test("at a take keeps no pod from it, and the next owner archives what the last one couldn't", async () => {
     const first = await owner("pod-1");
     trouble = "away";
@@ -287,6 +376,89 @@ describe("a session of more entries than are kept", () => {
     expect(await next.commit(taken, again("s/4000"))).toEqual(found(4_000));
     // It is older than what is kept in memory, and the database can't be asked.
     expect(await next.commit(taken, again("s/5"))).toEqual(found(5));
+  });
+
+  describe("whose database is slow", () => {
+    let slowMs: number;
+    let asked: number;
+    let answered: number;
+    let journal: ArchivedJournal;
+    let head: Head;
+    const sent = (clientId: string) => {
+      const seq = head.offset + 10_000;
+      return record({
+        entries: [entry("s", seq, { clientId })],
+        headers: [header("s", { lastSeq: seq })],
+      });
+    };
+    const commit = async (clientId: string): Promise<void> => {
+      head = headOf(await journal.commit(head, sent(clientId)));
+    };
+    /** Ends without the clock being moved, so that nothing of it waits. */
+    const commitAtOnce = async (clientId: string): Promise<void> => {
+      const beganMs = clock.monotonic();
+      await commit(clientId);
+      expect(clock.monotonic()).toBe(beganMs);
+    };
+    beforeEach(async () => {
+      maxLogBytes = 10 * usualBytes;
+      const first = await owner("pod-1");
+      for (let from = 1; from <= 4_200; from += 300) {
+        await first.commit(messageRecord("s", from, from + 299));
+      }
+      while (first.journal.state().unarchivedEntries > 0) await first.journal.flush();
+      slowMs = 0;
+      asked = answered = 0;
+      const slow: Database = {
+        ...sound,
+        async read(...args) {
+          asked++;
+          if (slowMs > 0) await sleep(clock, slowMs);
+          const rows = await sound.read(...args);
+          answered++;
+          return rows;
+        },
+      };
+      journal = open("pod-2", { database: slow });
+      head = await take(journal, 0, "pod-2");
+      await journal.recover(head);
+      await journal.header("s");
+      await commit("prepared");
+    });
+
+    test("waits for it once and shortly, and then for no id, until it answers in time", async () => {
+      slowMs = 900;
+      const first = commit("a");
+      await clock.advance(250);
+      await first;
+      const before = asked;
+      for (let nth = 0; nth < 20; nth++) await commitAtOnce(`b${nth}`);
+      // The first one isn't answered yet, and it isn't asked again meanwhile.
+      expect(asked).toBe(before);
+      await clock.advance(1_000);
+      for (let nth = 0; nth < 20; nth++) await commitAtOnce(`c${nth}`);
+      expect([asked, answered]).toEqual([before + 1, before]);
+      await clock.advance(1_000);
+      slowMs = 0;
+      await commitAtOnce("d");
+      await until("an answer in time", () => answered === before + 2);
+      expect(await journal.commit(head, sent("s/3"))).toMatchObject({ type: "duplicate" });
+    });
+
+    test("S3: finds what its log still has meanwhile, which is read once", async () => {
+      slowMs = 900;
+      const first = commit("a");
+      await clock.advance(250);
+      await first;
+      const duplicate = { type: "duplicate", found: [{ clientId: "s/5", seq: 5 }] };
+      const replays = vi.spyOn(servers.connect(), "readFrom");
+      expect(await journal.commit(head, sent("s/5"))).toMatchObject(duplicate);
+      const before = replays.mock.calls.length;
+      await clock.advance(3_000);
+      await journal.flush();
+      expect(await journal.commit(head, sent("s/5"))).toMatchObject(duplicate);
+      expect(replays.mock.calls.length).toBe(before);
+    });
   });
 });
 
@@ -381,6 +553,73 @@ describe("a flush", () => {
     expect(await all("session")).toMatchObject([{ status: "deleted" }]);
   });
 
+  test("S2: that comes after the log was moved back to the database changes nothing there", async () => {
+    const { journal, commit, head } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    trouble = "late";
+    await commit(messageRecord("s", 2));
+    await journal.flush();
+    const archived = await standing();
+    const moved = { ...head, recordId: "end", offset: 100, archived };
+    await sound.write(returnToDatabase([moved], sql`1 = 1`));
+    expect((await logPlaceOf(sound)).place).toBe("sql");
+    const before = await Promise.all(archivedTables.map(all));
+    const [moveLate] = await late[0]!();
+    expect(moveLate).toEqual([]);
+    await journal.flush();
+    expect(await Promise.all(archivedTables.map(all))).toEqual(before);
+    await expect(settled(journal.entries("s", everything))).rejects.toMatchObject({
+      message: expect.stringContaining("is in the database by now"),
+    });
+  });
+
+  test("S2: needs the place, also where it finds its watermark as it was", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    await commit(messageRecord("s", 2));
+    await sound.write([sql`update ${table("log_place")} set place = 'sql'`]);
+    await journal.flush();
+    expect(await archivedSeqs("s")).toEqual([1]);
+    await sound.write([sql`delete from ${table("log_watermark")}`]);
+    await journal.flush();
+    expect(await all("log_watermark")).toEqual([]);
+    expect(await archivedSeqs("s")).toEqual([1]);
+  });
+
+  test("doesn't begin for a log that is in the database", async () => {
+    await sound.write([sql`update ${table("log_place")} set place = 'sql'`]);
+    await expect(owner()).rejects.toMatchObject({
+      code: "unavailable",
+      message: expect.stringContaining("is in the database by now"),
+    });
+    expect(await all("log_watermark")).toEqual([]);
+  });
+
+  test("S9: of a record that its owner found stored late is none where the next owner has archived it", async () => {
+    const old = await owner("pod-1");
+    await old.commit(messageRecord("s", 1));
+    const found = messageRecord("s", 2);
+    servers.troubles = { ...noStreamTroubles, after: 1, unread: 1 };
+    await expect(settled(old.journal.commit(old.head, found))).rejects.toMatchObject({
+      code: "unknown_outcome",
+    });
+    servers.troubles = noStreamTroubles;
+    const next = open("pod-2");
+    await next.recover(await take(next, 0, "pod-2"));
+    await next.flush();
+    const before = await standing();
+    // It learns that from the first of its own, and then that the second was stored.
+    await old.journal.flush();
+    await old.commit(found);
+    await old.journal.flush();
+    expect(await standing()).toBe(before);
+    expect(await all("archive_aside")).toEqual([]);
+    expect(old.journal.state()).toMatchObject({ isAway: false, unarchivedEntries: 0 });
+    expect(await archivedSeqs("s")).toEqual([1, 2]);
+  });
+
   test("that another owner was ahead of goes on from there", async () => {
     const old = await owner("pod-1");
     await old.commit(messageRecord("s", 1));
@@ -465,6 +704,23 @@ describe("a flush", () => {
       expect(await archivedSeqs("s")).toEqual([1]);
     },
   );
+
+  test("S13: with a task lets those run at once that it outdates, of this flush and of earlier ones", async () => {
+    const { journal, commit } = await owner();
+    const runAtMs = 32_503_680_000_000;
+    const commitTask = (seq: number, outdates?: readonly string[]) =>
+      commit({
+        ...messageRecord("s", seq),
+        tasks: [startedTask("s", `task-${seq}`, { runAtMs, ...(outdates && { outdates }) })],
+      });
+    await commitTask(1);
+    await journal.flush();
+    await commitTask(2, ["task-1"]);
+    await commitTask(3, ["task-2"]);
+    await journal.flush();
+    const later = (await all("task")).filter((row) => Number(row["run_at"]) === runAtMs);
+    expect(later.map((row) => row["task_id"])).toEqual(["task-3"]);
+  });
 
   test("S13: of tasks whose keys are taken by then makes their ids names of the holders", async () => {
     const { journal, commit } = await owner();
@@ -650,6 +906,21 @@ describe("marks", () => {
     await journal.stop();
   });
 
+  test("that servers don't answer for long are said to be missing once, and once more the next time", async () => {
+    const { journal, commit } = await owner("pod-1", { isFollowed: () => true });
+    await commit(messageRecord("s", 1));
+    journal.start();
+    await clock.advance(3_000);
+    for (let outage = 1; outage <= 2; outage++) {
+      servers.troubles = { ...noStreamTroubles, before: 1 };
+      await clock.advance(60_000);
+      expect(warnings.filter((each) => each.includes("isn't marked"))).toHaveLength(outage);
+      servers.troubles = noStreamTroubles;
+      await clock.advance(10_000);
+    }
+    await journal.stop();
+  });
+
   test("S10: let a full log give its margin away once it is archived", async () => {
     const { journal, commit } = await owner();
     let seq = 0;
@@ -685,6 +956,40 @@ describe("marks", () => {
     clock.jump(2_500);
     expect(await readSeqs(old.journal, "s")).toEqual([1, 2]);
   });
+
+  const codeOf = ({ code }: FlotillaError) => ({ type: code });
+
+  test.each(["record", "mark"] as const)(
+    "S7: a %s that is found when it is sent again proves no more than its first send did",
+    async (kind) => {
+      const old = await owner("pod-1");
+      await old.commit(messageRecord("s", 1));
+      await old.journal.flush();
+      servers.next = "after";
+      const record = messageRecord("s", 2);
+      const send = () => settled(old.journal.commit(old.head, record)).catch(codeOf);
+      const sent = {
+        record: { first: send, again: async () => (await send()).type, seqs: [1, 2, 3] },
+        mark: {
+          first: async () => (old.journal.start(), await clock.advance(2_000), servers.next),
+          again: async () => "committed",
+          seqs: [1, 3],
+        },
+      }[kind];
+      expect(await sent.first()).toEqual(
+        kind === "record" ? { type: "unknown_outcome" } : undefined,
+      );
+      const next = open("pod-2");
+      const taken = await take(next, 0, "pod-2");
+      await next.recover(taken);
+      headOf(await next.commit(taken, messageRecord("s", 3)));
+      // The process of the first was paused meanwhile.
+      clock.jump(2_500);
+      expect(await sent.again()).toBe("committed");
+      expect(await readSeqs(old.journal, "s")).toEqual(sent.seqs);
+      await old.journal.stop();
+    },
+  );
 });
 
 describe("a log without an owner", () => {
@@ -707,5 +1012,106 @@ describe("a log without an owner", () => {
     await expect(settled(open("pod-2").header("s"))).rejects.toMatchObject({
       code: "store_unavailable",
     });
+  });
+});
+
+describe("a log whose database is away", () => {
+  test("is read as far as it goes, also what was archived, by its owner and by other pods, and follows what is added", async () => {
+    const { journal, commit } = await owner();
+    const other = open("pod-2");
+    await commit(messageRecord("s", 1));
+    await commit(messageRecord("s", 2));
+    await journal.flush();
+    expect(journal.state().unarchivedEntries).toBe(0);
+    trouble = "away";
+    for (const reads of [journal, other]) {
+      const tail = await settled(reads.tail("s", { after: 0, upTo: 2, limit: 10 }));
+      expect(tail.map(({ seq }) => seq)).toEqual([1, 2]);
+      const entries = await settled(reads.entries("s", { after: 1, limit: 10 }));
+      expect(entries.map(({ seq }) => seq)).toEqual([2]);
+      expect((await settled(reads.header("s")))?.lastSeq).toBe(2);
+    }
+    await commit(messageRecord("s", 3));
+    for (const reads of [journal, other]) {
+      const tail = await settled(reads.tail("s", { after: 0, upTo: 3, limit: 10 }));
+      expect(tail.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+    }
+    trouble = undefined;
+    await journal.flush();
+    const page = await settled(other.entries("s", { after: 0, limit: 10 }));
+    expect(page.map(({ seq }) => seq)).toEqual([1, 2, 3]);
+  });
+
+  test("for one pod alone is read once by its owner, which forgets it when no pod asks any more", async () => {
+    const reading = vi.spyOn(servers.connect(), "readFrom");
+    const { journal, commit } = await owner();
+    journal.start();
+    const cutOff = open("pod-2", { database: unreached() });
+    const tail = async (upTo: number) =>
+      (await settled(cutOff.tail("s", { after: 0, upTo, limit: 100 }))).map(({ seq }) => seq);
+    await commit(messageRecord("s", 1));
+    await clock.advance(2_000);
+    const before = reading.mock.calls.length;
+    for (let seq = 2; seq <= 20; seq++) {
+      await commit(messageRecord("s", seq));
+      await clock.advance(2_000);
+      expect(await tail(seq)).toHaveLength(seq);
+    }
+    expect(await archivedSeqs("s")).toHaveLength(20);
+    expect(reading.mock.calls.length).toBe(before + 1);
+    await clock.advance(40_000);
+    expect(await tail(20)).toHaveLength(20);
+    expect(reading.mock.calls.length).toBe(before + 2);
+    await journal.stop();
+  });
+
+  test("for one pod alone is read while the log is, by one read for all who ask", async () => {
+    const reading = vi.spyOn(servers.connect(), "readFrom");
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 1));
+    await journal.flush();
+    const known = await journal.heads();
+    const heads = { all: async () => known };
+    const cutOff = open("pod-2", { database: unreached(), heads });
+    const before = reading.mock.calls.length;
+    servers.troubles = { ...noStreamTroubles, delayMs: 500 };
+    const asked: Promise<unknown>[] = [];
+    for (let at = 0; at < 5; at++) {
+      asked.push(cutOff.tail("s", { after: 0, upTo: 1, limit: 100 }));
+      await clock.advance(30);
+      await journal.flush();
+    }
+    servers.troubles = noStreamTroubles;
+    for (const each of await settled(Promise.all(asked))) expect(each).toHaveLength(1);
+    expect(reading.mock.calls.length).toBe(before + 1);
+  });
+
+  test("for one pod alone keeps nothing in its owner's memory that the log has trimmed", async () => {
+    const { journal, commit } = await owner();
+    journal.start();
+    const cutOff = open("pod-2", { database: unreached() });
+    await commit(messageRecord("s", 1));
+    const tail = (upTo: number) => cutOff.tail("s", { after: upTo - 1, upTo, limit: 100 });
+    for (let seq = 2; seq <= 40; seq++) {
+      await commit(messageRecord("s", seq));
+      await clock.advance(20_000);
+      expect(await settled(tail(seq))).toHaveLength(1);
+    }
+    expect(journal.state().trims).toBeGreaterThan(0);
+    await expect(settled(tail(1))).rejects.toMatchObject({ code: "store_unavailable" });
+    await journal.stop();
+  });
+
+  test("says of what it doesn't have that it can't be read now, and of no session that there is none", async () => {
+    const { journal, commit } = await owner();
+    await commit(messageRecord("s", 2));
+    await journal.flush();
+    trouble = "away";
+    const older = settled(journal.tail("s", { after: 0, upTo: 2, limit: 10 }));
+    await expect(older).rejects.toMatchObject({ code: "store_unavailable" });
+    await expect(settled(journal.header("t"))).rejects.toMatchObject({ code: "store_unavailable" });
+    // But a pod knows of an id that it has just drawn, unless the log has it by now.
+    expect(await settled(journal.header("t", { isFresh: true }))).toBeUndefined();
+    expect((await settled(journal.header("s", { isFresh: true })))?.lastSeq).toBe(2);
   });
 });

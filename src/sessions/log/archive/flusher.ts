@@ -4,7 +4,7 @@ import type { Logger } from "../../../base/log.ts";
 import type { Database } from "../../../store/database.ts";
 import type { Statement } from "../../../store/sql.ts";
 import { isAnyDue } from "../../../tasks/enqueue/logged-tasks.ts";
-import { type NewTask, probeTask } from "../../../tasks/sql/enqueue.ts";
+import { probeTask } from "../../../tasks/sql/enqueue.ts";
 import { changesOf, type Changes } from "../changes.ts";
 import { firstChain, type Mark } from "../jetstream/message.ts";
 import type { EarlierLives } from "../jetstream/streams.ts";
@@ -21,9 +21,12 @@ import {
   toWatermark,
   type Watermark,
 } from "../sql/archive.ts";
+import { logPlaceOf } from "../place.ts";
 import { findIds } from "../sql/reading.ts";
 import { startFold } from "./fold.ts";
+import { readingLog } from "./log-faults.ts";
 import type { LoadRecord } from "./peek.ts";
+import { asideOf, placeholderOf, type Reduced, waysToStore } from "./refused-record.ts";
 import type { KeptRecord, Unarchived } from "./unarchived.ts";
 
 /** A log that is moved into the archive, by the pod that owns it. */
@@ -62,6 +65,8 @@ export type Flushed = {
   readonly isBehind: boolean;
   readonly sessionIds: ReadonlySet<string>;
   readonly bytes: number;
+  /** Whether the database was asked. A log that has nothing to store says nothing of it. */
+  readonly hasAnswered: boolean;
 };
 
 /** Moves what logs have into the database: each transaction moves the watermark and what it stands for. */
@@ -90,11 +95,6 @@ const maxRecords = 1_000;
 const maxIdleMessages = 60;
 
 type Batch = { readonly changes: Changes; readonly last: KeptRecord; readonly records: number };
-/** The first of these records, with all that is to be stored of it, and what isn't. */
-type Alone = { readonly changes: Changes; readonly aside: readonly AsideItem[] };
-/** The same, with the tasks that the database doesn't take, by their ids, and why. */
-type Reduced = Alone & { readonly refusals: ReadonlyMap<string, string> };
-
 export function createFlusher(parts: FlusherParts): Flusher {
   const { database, ids, log: logger } = parts;
   let setAside = 0;
@@ -102,6 +102,12 @@ export function createFlusher(parts: FlusherParts): Flusher {
 
   const readStanding = async (logId: number): Promise<Watermark | undefined> =>
     (await database.read(readWatermark(logId))).map(toWatermark)[0];
+
+  /** Says so where the database has the log itself, and with that no archive of it. */
+  const isHere = async (logId: number): Promise<string | undefined> => {
+    if ((await logPlaceOf(database)).place === "nats") return undefined;
+    return `log ${logId} is in the database by now: what this process has of it on streams isn't archived`;
+  };
 
   const begin: Flusher["begin"] = async (log) => {
     const { logId, incarnation, follows } = log;
@@ -114,7 +120,9 @@ export function createFlusher(parts: FlusherParts): Flusher {
       await database.write([insertWatermark(first)]);
       found = await readStanding(logId);
       if (!found) {
-        log.refusal = `log ${logId} can't be archived: the database has sessions of other logs. Use a database without sessions, or the one that belongs to these logs`;
+        log.refusal =
+          (await isHere(logId)) ??
+          `log ${logId} can't be archived: the database has sessions of other logs. Use a database without sessions, or the one that belongs to these logs`;
         return;
       }
     }
@@ -122,14 +130,16 @@ export function createFlusher(parts: FlusherParts): Flusher {
     const { archivedTo } = log;
     if (found && follows?.incarnations.includes(found.incarnation)) {
       if (found.offset < follows.archived) {
-        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and the log begins later. Restore a backup that reaches ${follows.archived}`;
+        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and the log begins later. Restore a backup that reaches ${follows.archived}, or ${goOn(logId)}`;
         return;
       }
       if (found.offset <= log.lastOffset) found = await moveOver(log, found, follows.from);
     }
     const lives = [incarnation, ...(follows?.incarnations ?? [])];
     if (!found || !lives.includes(found.incarnation)) {
-      log.refusal = `log ${logId} can't be served: the database has nothing of its archive, which reached ${archivedTo}. Restore a backup that has it`;
+      log.refusal =
+        (found ? undefined : await isHere(logId)) ??
+        `log ${logId} can't be served: the database has nothing of its archive, which reached ${archivedTo}. Restore a backup that has it, or ${goOn(logId)}`;
       return;
     }
     if (found.offset > log.lastOffset) {
@@ -138,14 +148,14 @@ export function createFlusher(parts: FlusherParts): Flusher {
       return;
     }
     if (found.offset >= mark.archived && !(await isSame(log, found))) {
-      log.refusal = `log ${logId} can't be served: at ${found.offset} the database has another record than the log, of which servers have lost messages. Restore the streams or the database, so that both have the same`;
+      log.refusal = `log ${logId} can't be served: at ${found.offset} the database has another record than the log, of which servers have lost messages. Restore the streams or the database, so that both have the same, or ${goOn(logId)}`;
       return;
     }
     if (found.offset < archivedTo) {
-      const refilled = await log.refill(found);
+      const refilled = await readingLog(logId, log.refill(found));
       if (refilled !== "whole") {
         const why = refilled === "trimmed" ? "the log begins later" : "the log has other records";
-        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and ${why}. Restore a backup that reaches ${archivedTo}`;
+        log.refusal = `log ${logId} can't be served: the database was set back to ${found.offset}, and ${why}. Restore a backup that reaches ${archivedTo}, or ${goOn(logId)}`;
         return;
       }
       const lost = { log: logId, from: found.offset, to: archivedTo };
@@ -161,7 +171,7 @@ export function createFlusher(parts: FlusherParts): Flusher {
     // Between the last archived record and the first of this life there is none.
     const isBefore = found.offset < from;
     const offset = isBefore ? from - 1 : found.offset;
-    const chain = isBefore ? firstChain(incarnation) : await log.chainAt(offset);
+    const chain = isBefore ? firstChain(incarnation) : await chainAt(log, offset);
     const to = { logId, incarnation, offset, recordId: found.recordId, chain };
     await database.write([moveToLife(found, to)]);
     const moved = await readStanding(logId);
@@ -172,7 +182,7 @@ export function createFlusher(parts: FlusherParts): Flusher {
   /** Whether the message of the log that the archive stands at is the one that it had. */
   const isSame = async (log: FlushedLog, { offset, chain }: Watermark): Promise<boolean> => {
     const mark = log.lastMark();
-    return chain === (offset === mark.archived ? mark.chain : await log.chainAt(offset));
+    return chain === (offset === mark.archived ? mark.chain : await chainAt(log, offset));
   };
 
   /** The archive is here now. Returns the sessions of which it has more than before. */
@@ -183,14 +193,19 @@ export function createFlusher(parts: FlusherParts): Flusher {
   };
 
   const recordOf = async (log: FlushedLog, kept: KeptRecord): Promise<LogRecord> =>
-    kept.record ?? log.load(kept.offset);
+    kept.record ?? readingLog(log.logId, log.load(kept.offset));
 
-  /** The changes of the first records, as many as one transaction takes. */
-  const batchOf = async (log: FlushedLog, most: number): Promise<Batch | undefined> => {
+  /** The changes of the first records behind a watermark, as many as one transaction takes. */
+  const batchOf = async (
+    log: FlushedLog,
+    from: Watermark,
+    most: number,
+  ): Promise<Batch | undefined> => {
     const fold = startFold();
     let last: KeptRecord | undefined;
     let [entries, bytes, records] = [0, 0, 0];
     for (const kept of log.unarchived.first(most)) {
+      if (kept.offset <= from.offset) continue;
       entries += kept.entries;
       bytes += kept.bytes;
       if (last && (entries > maxEntries || bytes > maxBytes)) break;
@@ -204,11 +219,11 @@ export function createFlusher(parts: FlusherParts): Flusher {
   /** Stores changes with the watermark. Rejects if they aren't stored, or not for certain. */
   const store = async (
     log: FlushedLog,
+    { offset: from }: Watermark,
     to: Watermark,
     changes: Changes,
     aside: readonly AsideItem[] = [],
   ): Promise<ReadonlySet<string>> => {
-    const from = log.watermark!.offset;
     try {
       const flush = { from, to, flushId: ids.next(), changes, aside };
       const starts = isAnyDue(changes.tasks);
@@ -298,6 +313,7 @@ export function createFlusher(parts: FlusherParts): Flusher {
   /** Stores a record that was refused: what can be stored of it, and the rest where operators find it. */
   const storeRefused = async (
     log: FlushedLog,
+    from: Watermark,
     kept: KeptRecord,
     error: unknown,
   ): Promise<ReadonlySet<string>> => {
@@ -308,7 +324,7 @@ export function createFlusher(parts: FlusherParts): Flusher {
     let last = error;
     for (const way of waysToStore(reduced, kept.offset, record, reason)) {
       try {
-        const changed = await store(log, to, way.changes, way.aside);
+        const changed = await store(log, from, to, way.changes, way.aside);
         const fields = { log: log.logId, offset: kept.offset, aside: way.aside.length };
         logger.error({ ...fields, error: reason }, "the archive refused a part of a record");
         return changed;
@@ -322,20 +338,24 @@ export function createFlusher(parts: FlusherParts): Flusher {
 
   const flushRecords = async (log: FlushedLog): Promise<Flushed> => {
     for (let most = maxRecords; ; most = Math.ceil(most / 2)) {
-      const batch = await batchOf(log, most);
+      // What this owner found stored late, the next one may have archived.
+      const from = log.watermark!;
+      stand(log, from);
+      const batch = await batchOf(log, from, most);
       if (!batch) return flushIdle(log);
       const bytesBefore = log.unarchived.bytes;
       const done = (sessionIds: ReadonlySet<string>): Flushed => ({
         isBehind: log.unarchived.records > 0,
         sessionIds,
         bytes: Math.max(0, bytesBefore - log.unarchived.bytes),
+        hasAnswered: true,
       });
       try {
-        return done(await store(log, watermarkAt(log, batch.last), batch.changes));
+        return done(await store(log, from, watermarkAt(log, batch.last), batch.changes));
       } catch (error) {
         if (hasCode(error, ...storeWideCodes)) throw error;
         // One of its records may be at fault, so store halves until that one is alone.
-        if (batch.records === 1) return done(await storeRefused(log, batch.last, error));
+        if (batch.records === 1) return done(await storeRefused(log, from, batch.last, error));
         most = batch.records;
       }
     }
@@ -345,16 +365,18 @@ export function createFlusher(parts: FlusherParts): Flusher {
   const flushIdle = async (log: FlushedLog): Promise<Flushed> => {
     const end = log.idleEnd();
     const isFar = end && end.offset - log.watermark!.offset >= maxIdleMessages;
-    if (isFar) await store(log, end, startFold().changes);
-    return { isBehind: false, sessionIds: new Set(), bytes: 0 };
+    if (isFar) await store(log, log.watermark!, end, startFold().changes);
+    return { isBehind: false, sessionIds: new Set(), bytes: 0, hasAnswered: isFar === true };
   };
 
   return {
     begin,
     async flush(log) {
-      if (!log.watermark) await begin(log);
+      const hasBegun = !log.watermark;
+      if (hasBegun) await begin(log);
       if (log.refusal !== undefined) throw new FlotillaError("store_missing", log.refusal);
-      return flushRecords(log);
+      const flushed = await flushRecords(log);
+      return hasBegun ? { ...flushed, hasAnswered: true } : flushed;
     },
     get aside() {
       return setAside;
@@ -363,6 +385,14 @@ export function createFlusher(parts: FlusherParts): Flusher {
       return leftOut;
     },
   };
+}
+
+const chainAt = (log: FlushedLog, offset: number): Promise<string> =>
+  readingLog(log.logId, log.chainAt(offset));
+
+/** What an operator can do without a backup. */
+function goOn(logId: number): string {
+  return `go on without what it lacks: \`flotilla cluster rebase --log ${logId}\``;
 }
 
 function watermarkAt({ logId, incarnation }: FlushedLog, kept: KeptRecord): Watermark {
@@ -376,108 +406,4 @@ function keyOf(...parts: readonly unknown[]): string {
 
 function notStored({ logId }: FlushedLog): FlotillaError {
   return new FlotillaError("store_unavailable", `a flush of log ${logId} wasn't stored`);
-}
-
-const placeholderText =
-  "This entry was acknowledged, and the database refused it. Its content is in the table archive_aside.";
-
-/** Stands for an entry that the database refuses, where users see that there was one. */
-function placeholderOf({
-  sessionId,
-  seq,
-  role,
-  atMs,
-}: LogRecord["entries"][number]): LogRecord["entries"][number] {
-  return {
-    sessionId,
-    seq,
-    kind: "message",
-    role,
-    author: "",
-    messageId: `aside-${seq}`,
-    clientId: null,
-    tokens: 0,
-    parts: [{ type: "text", text: placeholderText }],
-    atMs,
-  };
-}
-
-function asideOf(
-  offset: number,
-  place: number,
-  entry: LogRecord["entries"][number],
-  reason: string,
-): AsideItem {
-  const { sessionId, seq } = entry;
-  return { offset, place, sessionId, seq, body: JSON.stringify(entry), reason };
-}
-
-/**
- * What can be stored of a record, from nearly all to nothing. One of its tasks may be refused for what only
- * its insert shows: then the record is stored without that one, or without all of them.
- */
-function* waysToStore(
-  { changes, aside, refusals }: Reduced,
-  offset: number,
-  record: LogRecord,
-  reason: string,
-): Generator<Alone> {
-  const without = (refused: ReadonlyMap<string, string>): Alone => {
-    const left = splitTasks(changes.tasks, refused, offset);
-    return { changes: { ...changes, tasks: left.tasks }, aside: [...aside, ...left.aside] };
-  };
-  yield without(refusals);
-  const others = changes.tasks.filter(({ taskId }) => !refusals.has(taskId));
-  for (const { taskId } of others) yield without(new Map([...refusals, [taskId, reason]]));
-  if (others.length > 1) {
-    yield without(new Map([...others.map(({ taskId }) => [taskId, reason] as const), ...refusals]));
-  }
-  const none = startFold().changes;
-  // Whatever is refused besides: sessions at least show that there was something.
-  yield {
-    changes: {
-      ...none,
-      headers: changes.headers,
-      members: changes.members,
-      entries: changes.entries.map(placeholderOf),
-      deleted: changes.deleted,
-    },
-    aside: [wholeOf(offset, record, reason)],
-  };
-  yield { changes: none, aside: [wholeOf(offset, record, reason)] };
-}
-
-/** Tasks that can be stored, and those that can't. What waits for one of the latter is set aside with it. */
-function splitTasks(
-  tasks: readonly NewTask[],
-  refusals: ReadonlyMap<string, string>,
-  offset: number,
-): { tasks: readonly NewTask[]; aside: readonly AsideItem[] } {
-  const refused = new Map(refusals);
-  const lacking = () =>
-    tasks.find(
-      ({ taskId, after = [] }) => !refused.has(taskId) && after.some((id) => refused.has(id)),
-    );
-  for (let next = lacking(); next; next = lacking()) {
-    const lacks = next.after!.find((id) => refused.has(id))!;
-    refused.set(next.taskId, `it waits for task ${lacks}, which was refused`);
-  }
-  return {
-    tasks: tasks.filter(({ taskId }) => !refused.has(taskId)),
-    aside: tasks.flatMap((task, at) => {
-      const why = refused.get(task.taskId);
-      return why === undefined ? [] : [taskAsideOf(offset, at, task, why)];
-    }),
-  };
-}
-
-/** Places of tasks are below that of the record as a whole, which is -1. */
-function taskAsideOf(offset: number, at: number, task: NewTask, reason: string): AsideItem {
-  const sessionId = task.origin?.id ?? null;
-  return { offset, place: -2 - at, sessionId, seq: null, body: JSON.stringify(task), reason };
-}
-
-function wholeOf(offset: number, record: LogRecord, reason: string): AsideItem {
-  const body = JSON.stringify(record);
-  return { offset, place: -1, sessionId: null, seq: null, body, reason };
 }

@@ -9,6 +9,7 @@ import { changesOf } from "../changes.ts";
 import type { LogRecord } from "../journal.ts";
 import { insertWatermark, storeFlush } from "../sql/archive.ts";
 import { startFold } from "./fold.ts";
+import { placeOnStreams } from "../place.ts";
 
 const first = { logId: 0, incarnation: "life", offset: 0, recordId: "", chain: "" };
 const tables: readonly TableName[] = [
@@ -49,6 +50,7 @@ async function rowsOf(database: Database) {
 async function storedIn(records: readonly LogRecord[], size: () => number) {
   const { database } = await memoryKind.open();
   await migrate(database);
+  await placeOnStreams(database);
   await database.write([insertWatermark(first)]);
   let from = 0;
   let flushes = 0;

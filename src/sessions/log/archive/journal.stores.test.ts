@@ -16,6 +16,7 @@ import { simulateStreams } from "../../contract/simulated-streams.ts";
 import { createStreamLog } from "../jetstream/log.ts";
 import { usualLogBytes } from "../jetstream/streams.ts";
 import { createArchivedJournal } from "./journal.ts";
+import { placeOnStreams } from "../place.ts";
 
 const clock = systemClock;
 const random = systemRandom;
@@ -30,6 +31,7 @@ const deployment = {
 const placeOn = (kind: StoreKind) => async (): Promise<ArchivedPlace> => {
   const store = await kind.open();
   await migrate(store.database);
+  await placeOnStreams(store.database);
   const opened = [store.database];
   const servers = simulateStreams({ clock, random });
   return {

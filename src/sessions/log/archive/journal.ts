@@ -1,22 +1,19 @@
-import { backoffMs } from "../../../base/backoff.ts";
-import { type Clock, sleep } from "../../../base/clock.ts";
+import type { Clock } from "../../../base/clock.ts";
 import {
   FlotillaError,
   hasCode,
   messageOf,
-  ownerAwayCodes,
   storeAwayCodes,
   transientCodes,
 } from "../../../base/errors.ts";
 import type { Ids } from "../../../base/ids.ts";
-import type { Json } from "../../../base/json.ts";
 import type { Logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
 import { settledWithin } from "../../../base/timeout.ts";
 import type { Bus } from "../../../bus/bus.ts";
 import type { Database } from "../../../store/database.ts";
 import { callUntilAnswered } from "../../../store/retry.ts";
-import { callLimitMs, retryDelayMs } from "../call-deadline.ts";
+import { retryDelayMs } from "../call-deadline.ts";
 import type { StreamLog } from "../jetstream/log.ts";
 import type { Head, Journal } from "../journal.ts";
 import { createHeads, type Heads } from "../heads.ts";
@@ -24,29 +21,18 @@ import { logOf as placedLogOf } from "../placement.ts";
 import { readFirstWatermark } from "../sql/archive.ts";
 import { readBusy, toHeader } from "../sql/reading.ts";
 import { createSqlReads } from "../sql-journal.ts";
+import { createArchiveReads } from "./away.ts";
 import { createFlusher } from "./flusher.ts";
-import { createMergedReads } from "./merged-reads.ts";
-import { createPeeks, type FactsPart, peekNames, type Peeks, type Unsure } from "./peek.ts";
+import { createFlushes } from "./flushes.ts";
+import { createLogFaults } from "./log-faults.ts";
+import { createMergedReads, eitherOf } from "./merged-reads.ts";
+import { createOwnerPeeks } from "./owner-peeks.ts";
+import type { FactsPart } from "./peek.ts";
 import { createServedLog, type ServedLog } from "./served-log.ts";
-import { createStoredIds } from "./stored-ids.ts";
+import { type ArchiveState, backlogsOf } from "./state.ts";
+import { createLookUps, createStoredIds } from "./stored-ids.ts";
+import { createStreamChecks } from "./stream-checks.ts";
 import { createTails, type WarmLog } from "./tails.ts";
-import { createUnarchived } from "./unarchived.ts";
-
-/** How far the archive of a pod's logs is behind, for metrics and health. */
-export type ArchiveState = {
-  /** The database didn't take the last flush. */
-  readonly isAway: boolean;
-  readonly unarchivedEntries: number;
-  readonly unarchivedBytes: number;
-  /** How long the oldest record has waited for the archive. */
-  readonly lagMs: number;
-  /** How often logs were trimmed. */
-  readonly trims: number;
-  /** How much the database has refused for good. */
-  readonly aside: number;
-  /** Client ids that were left out, because they were stored before under another seq. */
-  readonly leftOut: number;
-};
 
 /** A journal whose log is ahead of its database. */
 export type ArchivedJournal = Journal & {
@@ -87,32 +73,29 @@ export type ArchivedJournalParts = {
   standbyFor?: (() => readonly Head[]) | undefined;
   /** How old the last proof may be that no other pod has taken a log. Default 2,000. */
   proofMs?: number | undefined;
+  /** Whether the database was away when this process started. Default: it was there. */
+  isAway?: boolean | undefined;
   /** How much of a log isn't archived if its backlog is large. Default 16 MiB. */
   largeBacklogBytes?: number | undefined;
   /** What records of one log take in memory at most. Default 32 MiB. */
   maxHeldBytes?: number | undefined;
 };
 
-const topic = "session.peek";
 /** Of a log with more than this that isn't archived, the next pod in its order reads along. */
 const usualBacklogBytes = 16 * 1_024 * 1_024;
-/** Between two transactions of one log. */
-const flushMs = 100;
 const tendMs = 1_000;
-const awayBackoff = { baseMs: 100, maxMs: 5_000 };
 /** What a new owner waits for the archive before it serves. */
 const beginMs = 500;
-const peekMs = 2_000;
+/** How long a read waits for a proof. */
+const proveMs = 2_000;
 /** An owner that wants a proof takes one that is as old as this. */
 const recentMs = 250;
+/** What a new owner waits for the settings of a log's stream before it serves. */
+const lookMs = 500;
 /** How long a log is replayed again that wasn't read whole, before it is given up. */
 const replayRetryMs = 5_000;
 /** A log that can't be served is taken again after this long: each take is a message of it. */
 const unservedMs = 5_000;
-/** How often no log is found before there is none. */
-const emptyTries = 3;
-/** How old the owners of logs may be before the first try. */
-const headsMs = 1_000;
 
 /**
  * A journal on a log whose records reach the database later. A record is acknowledged once the log has it.
@@ -124,64 +107,31 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   const { logOf: placeOf = placedLogOf, isFollowed = () => false, proofMs = 2_000 } = parts;
   const { largeBacklogBytes = usualBacklogBytes } = parts;
   const heads = parts.heads ?? createHeads({ journal: stream, clock });
-  const archive = createSqlReads({ database });
+  const unstored = async (sessionId: string) => (await peeks(sessionId).header(sessionId)).header;
+  const archive = createArchiveReads(createSqlReads({ database, unstored }), parts);
   const flusher = createFlusher({ database, ids, log, onEnqueued: parts.onEnqueued });
   const served = new Map<number, ServedLog>();
+  /** Logs among them that were to be released and aren't yet. They are released again. */
+  const kept = new Map<number, { readonly podId: string; readonly head: Head }>();
   const tails = createTails(parts);
+  const checks = createStreamChecks(parts);
+  const notMarked = "a session log isn't marked, retrying";
+  const tendFaults = createLogFaults<ServedLog>({ ...parts, message: notMarked });
   /** When the messages were sent that logs were taken with. */
   const takes = new Map<number, { readonly term: number; readonly sentMs: number }>();
   /** Logs that were taken and can't be served, and why. */
   const unserved = new Map<number, { readonly error: unknown; readonly untilMs: number }>();
-  const nothing = createPeeks(createUnarchived(), async (offset) => {
-    throw new FlotillaError("internal", `there is no record ${offset}`);
-  });
-  let failures = 0;
+  const flushes = createFlushes({ ...parts, flusher, served });
+  const { wake } = flushes;
+  const lookUps = createLookUps({ clock, isAway: () => flushes.isAway });
   let trims = 0;
   let isRunning = false;
-  let flushing: Promise<void> | undefined;
-  let cancelFlush: (() => void) | undefined;
   let tending: Promise<void> | undefined;
   let cancelTend = () => {};
 
   const logOf = async (sessionId: string): Promise<number> => {
     const { length } = await heads.all(Infinity);
     return length === 0 ? -1 : placeOf(sessionId, length);
-  };
-
-  /** Has the logs flushed soon, each once. */
-  const wake = (delayMs = flushMs): void => {
-    if (!isRunning || flushing || cancelFlush) return;
-    cancelFlush = clock.after(delayMs, () => {
-      cancelFlush = undefined;
-      flushing = flushAll().finally(() => {
-        flushing = undefined;
-        const isBehind = (each: ServedLog) =>
-          each.refusal === undefined && each.unarchived.records > 0;
-        if ([...served.values()].some(isBehind)) {
-          wake(failures === 0 ? flushMs : backoffMs(failures, random, awayBackoff));
-        }
-      });
-    });
-  };
-
-  const flushAll = async (): Promise<void> => {
-    for (const each of served.values()) {
-      if (each.refusal !== undefined || each.isOver) continue;
-      try {
-        const { sessionIds, bytes } = await flusher.flush(each);
-        each.addArchived(bytes);
-        if (failures > 0) log.info({ log: each.logId }, "the archive is back");
-        failures = 0;
-        if (sessionIds.size > 0) parts.onArchived?.(sessionIds);
-      } catch (error) {
-        if (each.isOver) continue;
-        failures++;
-        const fields = { log: each.logId, error: messageOf(error) };
-        if (failures === 1) log.warn(fields, "the archive doesn't take records, retrying");
-        // Another log would wait for the same database.
-        return;
-      }
-    }
   };
 
   /** Marks and trims logs, and proves that they are this pod's while that is of use. */
@@ -191,17 +141,20 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
         // An operator may have restored what it lacks.
         if (each.refusal !== undefined) await flusher.begin(each);
         if (each.ahead) await followArchive(each);
+        const leaving = kept.get(each.logId);
         const isWanted = isFollowed(each.logId) || each.busy > 0;
-        if (await each.tend({ isWanted })) trims++;
+        if (leaving) await release(leaving.podId, leaving.head);
+        else if (await each.tend({ isWanted })) trims++;
+        tendFaults.worked(each);
       } catch (error) {
-        const fields = { log: each.logId, error: messageOf(error) };
-        if (!each.isOver) log.warn(fields, "a session log isn't marked, retrying");
+        if (!each.isOver) tendFaults.failed(each, error);
       }
       if (each.isOver) drop(each);
     }
     // What comes without records, such as marks, is moved over too.
     wake();
     void tails.follow(parts.standbyFor?.() ?? []);
+    void checks.look([...served.values()]);
   };
 
   const tendLater = (): void => {
@@ -214,7 +167,27 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   };
 
   const drop = (each: ServedLog): void => {
-    if (served.get(each.logId) === each) served.delete(each.logId);
+    if (served.get(each.logId) !== each) return;
+    served.delete(each.logId);
+    kept.delete(each.logId);
+  };
+
+  const release = async (podId: string, head: Head): Promise<void> => {
+    const each = served.get(head.logId);
+    if (!each || each.term !== head.term) return stream.release(podId, [head]);
+    try {
+      await each.release(podId, head);
+    } catch (error) {
+      if (!each.isOver) {
+        if (!kept.has(head.logId)) {
+          const fields = { log: head.logId, error: messageOf(error) };
+          log.warn(fields, "a session log isn't released, and this process keeps it: retrying");
+        }
+        kept.set(head.logId, { podId, head });
+        throw error;
+      }
+    }
+    drop(each);
   };
 
   /** A log that this process owns for certain; undefined if it doesn't, or not any more. */
@@ -222,13 +195,14 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
     const each = served.get(logId);
     if (!each) return undefined;
     if (each.refusal !== undefined) throw new FlotillaError("unavailable", each.refusal);
-    const isProven = await settledWithin(clock, peekMs, each.prove(proofMs));
+    const isProven = await settledWithin(clock, proveMs, each.prove(proofMs));
     if (isProven === undefined) throw noProof(logId);
     if (!isProven) {
       drop(each);
       return undefined;
     }
-    if (!each.watermark) await beginShortly(each);
+    // The flusher goes on trying while the database is away.
+    if (!each.watermark && !flushes.isAway) await beginShortly(each);
     return each;
   };
 
@@ -280,57 +254,25 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   const isNew = async (): Promise<boolean> =>
     (await database.read(readFirstWatermark())).length === 0;
 
-  /** Reads what isn't archived here, or at the pod that owns the log, and waits while there is none. */
-  const peek = async (sessionId: string, name: keyof Peeks, args: readonly unknown[]) => {
-    const endMs = clock.monotonic() + callLimitMs;
-    for (let tries = 1; ; tries++) {
-      let why = "its log has no owner";
-      try {
-        const logId = await logOf(sessionId);
-        if (logId < 0) {
-          if (tries >= emptyTries && (await isNew())) return await call(nothing, name, args);
-          throw unread(sessionId, "no log is found");
-        }
-        const own = await provenLog(logId);
-        if (own) return await callOwn(own, name, args);
-        const all = await heads.all(tries === 1 ? headsMs : 0);
-        const { owner = null, incarnation = "" } = all[logId] ?? {};
-        if (bus && owner !== null && owner !== bus.address) {
-          const body = { logId, incarnation, read: name, args } as unknown as Json;
-          return await bus.request(owner, topic, body, { timeoutMs: peekMs });
-        }
-      } catch (error) {
-        if (!hasCode(error, ...ownerAwayCodes)) throw error;
-        why = error.message;
-      }
-      if (clock.monotonic() >= endMs) throw unread(sessionId, why);
-      await sleep(clock, retryDelayMs(tries, random));
-    }
-  };
+  const ownerPeeks = createOwnerPeeks({
+    bus,
+    clock,
+    random,
+    heads,
+    logOf,
+    provenLog,
+    isNew,
+    servedLog: (logId) => served.get(logId),
+  });
+  const peeks = ownerPeeks.of;
 
-  const peeks = (sessionId: string): Peeks => {
-    const remote = (name: keyof Peeks) => [
-      name,
-      (...args: readonly unknown[]) => peek(sessionId, name, args),
-    ];
-    return Object.fromEntries((Object.keys(peekNames) as (keyof Peeks)[]).map(remote)) as Peeks;
-  };
-
-  /** Another pod reads what this one has. */
-  const answer = async (body: Json): Promise<Json> => {
-    const { logId, incarnation, read, args } = body as Record<string, unknown>;
-    const isKnown = typeof read === "string" && Object.hasOwn(peekNames, read);
-    if (!isKnown || typeof logId !== "number" || !Array.isArray(args)) {
-      throw new FlotillaError("invalid_input", `there is no read ${String(read)} of a log`);
-    }
-    const each = served.get(logId);
-    const own = each?.incarnation === incarnation ? await provenLog(logId) : undefined;
-    if (!own) throw new FlotillaError("not_owner", `this pod doesn't own log ${logId}`);
-    return (await callOwn(own, read as keyof Peeks, args)) as Json;
-  };
-
-  const reads = createMergedReads({ peeks, logOf, archive });
-  const unserve = bus?.serve(topic, answer);
+  /** While the database is away, everything that the log still has stands in for it, as far as that goes. */
+  const whileAway = createMergedReads({ peeks: (id) => peeks(id, true), logOf, archive });
+  const reads = eitherOf(
+    createMergedReads({ peeks, logOf, archive }),
+    whileAway,
+    () => flushes.isAway,
+  );
 
   return {
     ...reads,
@@ -343,8 +285,11 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       const known = unserved.get(seen.logId);
       if (known && sentMs < known.untilMs) throw known.error;
       unserved.delete(seen.logId);
-      // What this process has of an earlier term isn't served any more, whatever becomes of this.
-      served.delete(seen.logId);
+      const before = served.get(seen.logId);
+      // What servers have lost, only this process has.
+      await before?.rescue();
+      // What it has of an earlier term isn't served any more, whatever becomes of this.
+      if (before) drop(before);
       const taken = await stream.take(seen, owner);
       if (taken) takes.set(taken.logId, { term: taken.term, sentMs });
       return taken;
@@ -355,12 +300,14 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
       const takenMs = taken?.term === head.term ? taken.sentMs : -Infinity;
       const { maxHeldBytes } = parts;
       // Others may have stored ids since this process had the log last, so it begins with none.
-      const storedIds = createStoredIds({ database, clock, isAway: () => failures > 0 });
+      const storedIds = createStoredIds({ database, clock, lookUps });
       const replayed = (tail?: WarmLog) => {
         const warm = tail && { warm: tail };
-        const own = { head, takenMs, stream, storedIds, clock, ids, log, maxHeldBytes };
+        const refusal = () => checks.refusalOf(head);
+        const own = { head, takenMs, stream, storedIds, clock, ids, log, refusal, maxHeldBytes };
         return createServedLog({ ...own, ...warm });
       };
+      const looking = settledWithin(clock, lookMs, checks.lookAt(head));
       let known = await tails.take(head);
       const replay = (): Promise<ServedLog> => {
         const warm = known;
@@ -374,6 +321,7 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
         if (isLasting) unserved.set(head.logId, { error, untilMs });
         throw error;
       });
+      await looking;
       served.set(head.logId, next);
       wake();
       return { busy: next.busyHeaders() };
@@ -382,7 +330,10 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
     async commit(at, record) {
       const each = served.get(at.logId);
       if (!each || each.incarnation !== at.incarnation) return stream.commit(at, record);
-      const result = await each.commit(at, record);
+      const result = await each.commit(at, record).catch((error: unknown) => {
+        checks.doubt(at);
+        throw error;
+      });
       if (each.isOver) drop(each);
       else wake();
       return result;
@@ -398,59 +349,51 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
     },
 
     async release(podId, known) {
-      const release = async (head: Head): Promise<void> => {
-        const each = served.get(head.logId);
-        if (!each || each.term !== head.term) return stream.release(podId, [head]);
-        drop(each);
-        return each.release(podId, head);
-      };
-      await Promise.all(known.map(release));
+      const released = await Promise.allSettled(known.map((head) => release(podId, head)));
+      const failed = released.find(({ status }) => status === "rejected");
+      if (failed?.status === "rejected") throw failed.reason;
     },
 
-    async header(sessionId) {
+    kept: () => [...kept.values()].map(({ head }) => head),
+
+    async header(sessionId, { isFresh = false } = {}) {
       const each = served.get(await logOf(sessionId));
       // An owner needs its ids with the next command.
       if (each) void each.prepareIds(sessionId);
-      return reads.header(sessionId);
+      try {
+        return await reads.header(sessionId);
+      } catch (error) {
+        if (!isFresh || !hasCode(error, ...storeAwayCodes)) throw error;
+        return (await peeks(sessionId, true).header(sessionId)).header;
+      }
     },
 
     start() {
       if (isRunning) return;
       isRunning = true;
       tendLater();
-      wake();
+      flushes.start();
     },
 
     async stop() {
       isRunning = false;
-      unserve?.();
+      ownerPeeks.close();
       cancelTend();
-      cancelFlush?.();
-      cancelFlush = undefined;
-      await flushing;
+      await flushes.stop();
       await tending;
     },
 
-    async flush() {
-      await flushing;
-      await flushAll();
-    },
+    flush: () => flushes.now(),
 
-    state() {
-      const all = [...served.values()].map(({ unarchived }) => unarchived);
-      const sum = (pick: (each: (typeof all)[number]) => number) =>
-        all.reduce((total, each) => total + pick(each), 0);
-      const nowMs = clock.monotonic();
-      return {
-        isAway: failures > 0,
-        unarchivedEntries: sum(({ entries }) => entries),
-        unarchivedBytes: sum(({ bytes }) => bytes),
-        lagMs: Math.max(0, ...all.map(({ oldestMs = nowMs }) => nowMs - oldestMs)),
-        trims,
-        aside: flusher.aside,
-        leftOut: flusher.leftOut,
-      };
-    },
+    state: () => ({
+      isAway: flushes.isAway,
+      ...backlogsOf([...served.values()], clock.monotonic()),
+      lost: [...served.values()].filter(({ isLost }) => isLost).length,
+      changedStreams: checks.changedOf([...served.values()]),
+      trims,
+      aside: flusher.aside,
+      leftOut: flusher.leftOut,
+    }),
 
     backlogged: () =>
       [...served.values()]
@@ -461,28 +404,7 @@ export function createArchivedJournal(parts: ArchivedJournalParts): ArchivedJour
   };
 }
 
-/** The names are those of the type, so the arguments that came with one are what it takes. */
-function call(peeks: Peeks, name: keyof Peeks, args: readonly unknown[]): Promise<Unsure> {
-  return (peeks[name] as (...all: readonly unknown[]) => Promise<Unsure>)(...args);
-}
-
-/** What the archive has is only known once its owner has reached it. */
-async function callOwn(
-  own: ServedLog,
-  name: keyof Peeks,
-  args: readonly unknown[],
-): Promise<Unsure> {
-  const { watermark } = own;
-  const part = await call(own.peeks, name, args);
-  return watermark ? part : { ...part, isUnsure: true };
-}
-
 function noProof(logId: number): FlotillaError {
   const message = `it isn't known whether this pod still owns log ${logId}: its servers don't answer`;
   return new FlotillaError("store_unavailable", message);
-}
-
-function unread(sessionId: string, why: string): FlotillaError {
-  const message = `session ${sessionId} can't be read now: ${why}`;
-  return new FlotillaError("store_unavailable", message, { retryAfterMs: 1_000 });
 }

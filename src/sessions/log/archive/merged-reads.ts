@@ -1,4 +1,4 @@
-import { FlotillaError } from "../../../base/errors.ts";
+import { FlotillaError, hasCode, storeAwayCodes } from "../../../base/errors.ts";
 import { maxReadTogetherBytes, type StoredStep } from "../../../steps/model.ts";
 import type { Entry } from "../../../protocol/message.ts";
 import type { EndedStep } from "../../conversation/command.ts";
@@ -28,7 +28,7 @@ export function createMergedReads({ peeks, logOf, archive: stored }: MergedReads
 
   const stepsOf: Reads["steps"] = async (turn) => {
     const part = await peeks(turn.sessionId).steps(turn);
-    const before = part.isOver ? [] : await below(part).steps(turn);
+    const before = part.isOver || part.isWhole ? [] : await below(part).steps(turn);
     const steps = new Map<string, StoredStep>();
     for (const step of before) {
       if (!isForgotten(step, part.forgotten)) steps.set(step.key, step);
@@ -93,7 +93,7 @@ export function createMergedReads({ peeks, logOf, archive: stored }: MergedReads
     async checkpoint(sessionId) {
       const part = await peeks(sessionId).checkpoint(sessionId);
       if (part.isDeleted) return undefined;
-      const archived = await below(part).checkpoint(sessionId);
+      const archived = part.isWhole ? undefined : await below(part).checkpoint(sessionId);
       const left = archived && archived.epoch > part.endedEpoch ? archived : undefined;
       const last = laterOf(left, part.checkpoint);
       if (!last || (!part.header && !part.checkpoint)) return last;
@@ -106,7 +106,7 @@ export function createMergedReads({ peeks, logOf, archive: stored }: MergedReads
     async stepValue(turn, key) {
       const part = await peeks(turn.sessionId).steps(turn);
       const row = part.rows.find((each) => each.key === key);
-      if (part.isOver) return row?.value;
+      if (part.isOver || part.isWhole) return row?.value;
       if (!row && part.forgotten.length === 0) return below(part).stepValue(turn, key);
       const archived = (await below(part).steps(turn)).find((each) => each.key === key);
       if (row && (archived?.seq ?? 0) < row.seq) return row.value;
@@ -137,6 +137,25 @@ export function createMergedReads({ peeks, logOf, archive: stored }: MergedReads
       ? [...part.found]
       : [...part.found, ...(await below(part).storedIds(others))];
   }
+}
+
+/** The first of both that doesn't find the database away. The second is asked at once if it was away just now. */
+export function eitherOf(first: Reads, second: Reads, isAway: () => boolean): Reads {
+  const either =
+    (name: keyof Reads) =>
+    async (...args: readonly unknown[]) => {
+      const ask = (reads: Reads) =>
+        (reads[name] as (...all: typeof args) => Promise<unknown>)(...args);
+      if (isAway()) return ask(second);
+      try {
+        return await ask(first);
+      } catch (error) {
+        if (!hasCode(error, ...storeAwayCodes)) throw error;
+        return ask(second);
+      }
+    };
+  const names = Object.keys(first) as (keyof Reads)[];
+  return Object.fromEntries(names.map((name) => [name, either(name)])) as unknown as Reads;
 }
 
 /** As many as a page takes, and one at least. */

@@ -55,6 +55,8 @@ export type EntriesPart = Unsure & {
 export type NewestPart = Unsure & { readonly isDeleted: boolean; readonly entry?: Entry };
 export type CheckpointPart = Unsure & {
   readonly isDeleted: boolean;
+  /** The archive has none of the present turn, or an older one. */
+  readonly isWhole: boolean;
   readonly header?: Header;
   readonly checkpoint?: Checkpoint;
   /** The last turn that has ended; -1 if none has. */
@@ -63,6 +65,8 @@ export type CheckpointPart = Unsure & {
 export type StepsPart = Unsure & {
   /** None of the steps that the archive has counts any more. */
   readonly isOver: boolean;
+  /** The archive has no others: all of the turn is in records that were looked at. */
+  readonly isWhole: boolean;
   readonly rows: readonly EndedStep[];
   readonly forgotten: readonly Forgotten[];
 };
@@ -95,6 +99,9 @@ export const maxPeekBytes = 8 * 1_024 * 1_024;
 /** Gives the record at an offset that isn't archived, from memory or from the log. */
 export type LoadRecord = (offset: number) => Promise<LogRecord>;
 
+/**
+ * `unarchived` may be more than that: all records that the log still has. Then the archive is asked for less.
+ */
 export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
   const recordAt = async (offset: number): Promise<LogRecord> =>
     unarchived.recordAt(offset) ?? load(offset);
@@ -124,6 +131,14 @@ export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
     isDeleted: unarchived.isDeleted(sessionId),
     firstSeq: unarchived.entriesOf(sessionId)[0]?.seq ?? null,
   });
+
+  /** A turn begins behind the entries that it answers, so what has those has all of it. */
+  const hasWhole = (sessionId: string, epoch: number | undefined): boolean => {
+    const work = unarchived.header(sessionId)?.work;
+    const { firstSeq } = common(sessionId);
+    if (work?.type !== "turn" || firstSeq === null) return false;
+    return work.upToSeq >= firstSeq && (epoch === undefined || work.epoch === epoch);
+  };
 
   return {
     async header(sessionId) {
@@ -165,8 +180,11 @@ export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
       const header = unarchived.header(sessionId);
       const { ref, endedEpoch } = unarchived.checkpoint(sessionId);
       const checkpoint = ref && (await recordAt(ref.offset)).checkpoints[ref.at];
+      // What is in a record that was looked at is newer than whatever the archive has.
+      const isNewest = checkpoint !== undefined && header?.work?.epoch === checkpoint.epoch;
       return {
         isDeleted,
+        isWhole: isNewest || hasWhole(sessionId, undefined),
         endedEpoch,
         ...(header && { header }),
         ...(checkpoint && { checkpoint }),
@@ -179,7 +197,7 @@ export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
       for (const { offset, at, row } of rows) {
         steps.push((await recordAt(offset)).steps[at]!.rows[row]!);
       }
-      return { isOver, rows: steps, forgotten };
+      return { isOver, isWhole: hasWhole(turn.sessionId, turn.epoch), rows: steps, forgotten };
     },
 
     async turns(sessionId, page) {
@@ -193,6 +211,33 @@ export function createPeeks(unarchived: Unarchived, load: LoadRecord): Peeks {
       return { reads: [...reads], ...(found && { metadata: found.metadata }) };
     },
   };
+}
+
+/** A read of an owner. `isKept`: of all that its log still has. */
+export type PeekRequest = { readonly args: readonly unknown[]; readonly isKept: boolean };
+
+/** The names are those of the type, so the arguments that came with one are what it takes. */
+export function callPeek(
+  peeks: Peeks,
+  name: keyof Peeks,
+  args: readonly unknown[],
+): Promise<Unsure> {
+  return (peeks[name] as (...all: readonly unknown[]) => Promise<Unsure>)(...args);
+}
+
+/** What the archive has is only known once its owner has reached it. */
+export async function callOwn(
+  own: {
+    readonly peeks: Peeks;
+    keptPeeks(): Promise<Peeks>;
+    readonly watermark: object | undefined;
+  },
+  name: keyof Peeks,
+  { args, isKept }: PeekRequest,
+): Promise<Unsure> {
+  const { watermark } = own;
+  const part = await callPeek(isKept ? await own.keptPeeks() : own.peeks, name, args);
+  return watermark ? part : { ...part, isUnsure: true };
 }
 
 /** About how many bytes an entry takes, as the archive counts them. */

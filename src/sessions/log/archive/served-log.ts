@@ -7,8 +7,9 @@ import type { Header } from "../../conversation/header.ts";
 import { changesOf } from "../changes.ts";
 import type { StreamLog } from "../jetstream/log.ts";
 import type { LifeContent } from "../jetstream/new-life.ts";
-import type { CommitResult, Head, LogRecord } from "../journal.ts";
+import type { CommitResult, Head, LogRecord, StoredClientId } from "../journal.ts";
 import type { FlushedLog } from "./flusher.ts";
+import { createMargin } from "./margin.ts";
 import { createPeeks, type Peeks } from "./peek.ts";
 import type { StoredIds } from "./stored-ids.ts";
 import { addReplayed, createReplayed, type WarmLog } from "./tails.ts";
@@ -22,8 +23,20 @@ import { createUnarchived, type LoggedRecord, type Unarchived } from "./unarchiv
 export type ServedLog = FlushedLog & {
   readonly term: number;
   readonly peeks: Peeks;
+  /**
+   * The same over every record that the log still has, archived or not, for a pod that doesn't reach the archive:
+   * this one or another. It is read from the log once, and follows it from then on.
+   */
+  keptPeeks(): Promise<Peeks>;
+  /**
+   * This process reaches the archive: what the log doesn't have any more isn't kept in memory, and nothing of
+   * what is archived is, once no pod has asked for it for a while.
+   */
+  forgetKept(): void;
   /** Another pod has taken the log, or it was released. */
   readonly isOver: boolean;
+  /** Servers have lost messages of the log that only this process has. */
+  readonly isLost: boolean;
   /** How many sessions have work under way. */
   readonly busy: number;
   busyHeaders(): readonly Header[];
@@ -41,7 +54,13 @@ export type ServedLog = FlushedLog & {
    * it. Returns whether it has trimmed.
    */
   tend(options: { isWanted: boolean }): Promise<boolean>;
+  /**
+   * Releases the log. Rejects if that isn't certain: then this owner keeps it, because what servers have
+   * lost of it nobody else has.
+   */
   release(podId: string, head: Head): Promise<void>;
+  /** Goes on in a new stream if servers have lost messages of the log. Rejects as long as there is none. */
+  rescue(): Promise<void>;
   /**
    * Goes on behind what the database has, in a new stream, because servers have lost what it has. The log is
    * then to be taken again. Only an owner that has stored nothing can: what it had acked would be lost.
@@ -58,20 +77,21 @@ export type ServedLogParts = {
   clock: Clock;
   ids: Ids;
   log: Logger;
+  /** Why nothing may be acknowledged on the log now. Default: it always may. */
+  refusal?: (() => string | undefined) | undefined;
   /** What records take in memory at most. */
   maxHeldBytes?: number | undefined;
   /** What this process has read of the log before it took it. Default: nothing. */
   warm?: WarmLog | undefined;
 };
 
-/** How long a log keeps what is archived: for an archive that is set back, and for what is sent again. */
-const marginMs = 600_000;
-const marginBytes = 64 * 1_024 * 1_024;
-/** Of a small log, no more than this part of it. */
-const marginShare = 0.25;
-/** How exactly it is known how old and how large the margin is. */
-const marginStepMs = 10_000;
-const marginSteps = 16;
+/** What bodies of archived records take in memory while the archive is away. The rest is read from the log. */
+const keptBytes = 8 * 1_024 * 1_024;
+/**
+ * A pod that is cut off from the archive reads again within this time, while its clients do. An owner that forgot
+ * with each flush would read the whole log for each of those reads.
+ */
+const keptIdleMs = 30_000;
 const markMs = 1_000;
 /** How long a commit waits for a mark that is on its way. */
 const turnMs = 700;
@@ -100,18 +120,25 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
   let provenMs = parts.takenMs;
   let markedMs = -Infinity;
   /** A mark that was sent and may still be stored. Nothing else is sent before that is known. */
-  let sentMark: SentMark | undefined;
+  let sentMark: (SentMark & { readonly sentMs: number }) | undefined;
   /** A record that was sent and may still be stored. Its owner sends it again. */
-  let sentRecordId: string | undefined;
+  let sentRecord: { readonly recordId: string; readonly sentMs: number } | undefined;
   let turn: Promise<unknown> = Promise.resolve();
   let inLine = 0;
-  let archivedBytes = 0;
-  let isFull = false;
-  /** Where marks have stood, when, and how much was archived by then. */
-  let margin: { readonly offset: number; readonly atMs: number; readonly bytes: number }[] = [];
+  const margin = createMargin({ clock, maxLogBytes: stream.maxLogBytes });
 
-  const add = (logged: LoggedRecord): void =>
+  /** What the log still has, and what is added to it while that is read. */
+  let kept: { readonly index: Unarchived; readonly peeks: Peeks } | undefined;
+  let keeping: { readonly reading: Promise<Peeks>; readonly added: LoggedRecord[] } | undefined;
+  let keptAskedMs = -Infinity;
+  /** The log has nothing below this any more; the archive has. */
+  let trimmedBelow = 0;
+
+  const add = (logged: LoggedRecord): void => {
     addReplayed({ unarchived, busy }, logged, clock.monotonic());
+    kept?.index.add(logged, clock.monotonic());
+    keeping?.added.push(logged);
+  };
 
   const recovered = warm
     ? await stream.recoverFrom(warm.tail, taken)
@@ -119,11 +146,11 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
   const first = stream.lastMark(logId)!;
   const lastMark = () => stream.lastMark(logId) ?? first;
   for (const header of recovered.busy) {
-    if (!busy.has(header.sessionId)) {
-      busy.set(header.sessionId, { header, offset: first.archived });
-    }
+    // Only marks name it: its record is before all that was read, which may begin before what the last mark
+    // calls archived.
+    if (!busy.has(header.sessionId)) busy.set(header.sessionId, { header, offset: 0 });
   }
-  margin.push({ offset: first.archived, atMs: clock.monotonic(), bytes: 0 });
+  margin.add(first.archived);
 
   /** One at a time, in order. Rejects if what is before it takes too long, and then does nothing. */
   const inTurn = async <Result>(act: () => Promise<Result>): Promise<Result> => {
@@ -145,6 +172,15 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
 
   const load = (offset: number): Promise<LogRecord> => stream.readRecord(end, offset);
   let peeks = createPeeks(unarchived, load);
+
+  const readKept = async (added: LoggedRecord[]): Promise<Peeks> => {
+    const index = createUnarchived({ maxHeldBytes: keptBytes });
+    const include = (each: LoggedRecord) => index.add(each, clock.monotonic());
+    await stream.readKept(end, (record, offset) => include({ offset, chain: "", record }));
+    added.forEach(include);
+    kept = { index, peeks: createPeeks(index, load) };
+    return kept.peeks;
+  };
 
   const lose = (): void => {
     isOver = true;
@@ -195,7 +231,8 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
   /** Sends a mark. It is settled, or in doubt until the next message wants to be sent. */
   const sendMark = async (mark: SentMark): Promise<void> => {
     if (hasGoneBack()) return void (await restore());
-    const sentMs = clock.monotonic();
+    // One that is found when it is sent again may have been stored by its first send, and the log taken since.
+    const sentMs = sentMark?.sentMs ?? clock.monotonic();
     try {
       const marked = await stream.mark(end, mark);
       sentMark = undefined;
@@ -205,7 +242,7 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       markedMs = sentMs;
     } catch (error) {
       if (hasGoneBack()) return void (await restore());
-      if (hasCode(error, "unknown_outcome")) sentMark = mark;
+      if (hasCode(error, "unknown_outcome")) sentMark = { ...mark, sentMs };
       throw error;
     }
   };
@@ -224,7 +261,7 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     inTurn(async () => {
       if (sentMark) return settleMark();
       // What is in doubt has the next place, perhaps.
-      if (isOver || sentRecordId !== undefined) return;
+      if (isOver || sentRecord !== undefined) return;
       const archived = Math.max(log.watermark?.offset ?? 0, lastMark().archived);
       const { chain } = archived === lastMark().archived ? lastMark() : log.watermark!;
       const headers = [...busy.values()].filter(({ offset }) => offset <= archived);
@@ -236,6 +273,20 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       });
     });
 
+  /** What an owner knows of ids, and what it meets in the archive. Undefined if the log is another's by now. */
+  const findIds = async (record: LogRecord): Promise<readonly StoredClientId[] | undefined> => {
+    try {
+      return await storedIds.find(record, unarchived, (onRecord) => stream.readKept(end, onRecord));
+    } catch (error) {
+      if (!hasCode(error, "internal")) throw error;
+      // A pod that was paused meets what the next owner has stored before it hears of that owner.
+      const head = (await stream.heads())[logId];
+      if (head?.incarnation === incarnation && head.term <= term) throw error;
+      lose();
+      return undefined;
+    }
+  };
+
   const commitHere = async (at: Head, record: LogRecord): Promise<CommitResult> => {
     if (isOver) return { type: "fenced" };
     if (!isAt(known, at)) {
@@ -245,28 +296,30 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       return isSame ? { type: "committed", head: known } : { type: "fenced" };
     }
     if (log.refusal !== undefined) throw new FlotillaError("unavailable", log.refusal);
-    if (sentRecordId !== record.recordId) {
+    if (sentRecord?.recordId !== record.recordId) {
+      const refusal = parts.refusal?.();
+      if (refusal !== undefined) throw unavailable(refusal);
       // What can't be applied must not be in the log.
       changesOf(record);
-      const found = await storedIds.find(record, unarchived, (onRecord) =>
-        stream.readKept(end, onRecord),
-      );
+      const found = await findIds(record);
+      if (!found) return { type: "fenced" };
       if (found.length > 0) return { type: "duplicate", found };
     }
     await settleMark();
     if (isOver) return { type: "fenced" };
     if (hasGoneBack()) return restore();
-    const sentMs = clock.monotonic();
+    const isAgain = sentRecord?.recordId === record.recordId;
+    const sentMs = isAgain ? sentRecord!.sentMs : clock.monotonic();
     let result: CommitResult;
     try {
       result = await stream.commit(end, record);
     } catch (error) {
       if (hasGoneBack()) return restore();
-      if (hasCode(error, "unknown_outcome")) sentRecordId = record.recordId;
-      if (hasCode(error, "overloaded")) isFull = true;
+      if (hasCode(error, "unknown_outcome")) sentRecord = { recordId: record.recordId, sentMs };
+      if (hasCode(error, "overloaded")) margin.fill();
       throw error;
     }
-    sentRecordId = undefined;
+    sentRecord = undefined;
     if (result.type !== "committed") {
       lose();
       return result;
@@ -276,33 +329,6 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     add({ offset: end.offset, chain: stream.lastEnd(logId)!.chain, record });
     storedIds.add(record);
     return result;
-  };
-
-  /** How much of what is archived the log keeps at most. */
-  const maxMargin = Math.min(marginBytes, stream.maxLogBytes * marginShare);
-
-  const addMargin = (offset: number): void => {
-    const atMs = clock.monotonic();
-    const last = margin.at(-1);
-    const isSoon = last && atMs - last.atMs < marginStepMs;
-    if (isSoon && archivedBytes - last.bytes < maxMargin / marginSteps) return;
-    margin.push({ offset, atMs, bytes: archivedBytes });
-  };
-
-  /** The offset below which the log need not be kept; undefined if it has none that is new. */
-  const trimBelow = (): number | undefined => {
-    // Appends are worth more than a margin.
-    if (isFull) {
-      margin = [];
-      return lastMark().archived;
-    }
-    const nowMs = clock.monotonic();
-    const past = margin.findLast(
-      ({ atMs, bytes }) => nowMs - atMs > marginMs || archivedBytes - bytes > maxMargin,
-    );
-    if (!past) return undefined;
-    margin = margin.slice(margin.indexOf(past) + 1);
-    return past.offset;
   };
 
   const log: ServedLog = {
@@ -328,9 +354,29 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     get peeks() {
       return peeks;
     },
+    async keptPeeks() {
+      keptAskedMs = clock.monotonic();
+      if (kept) return kept.peeks;
+      if (!keeping) {
+        const added: LoggedRecord[] = [];
+        const reading = readKept(added).finally(() => {
+          keeping = undefined;
+        });
+        keeping = { reading, added };
+      }
+      return keeping.reading;
+    },
+    forgetKept() {
+      if (clock.monotonic() - keptAskedMs >= keptIdleMs) kept = undefined;
+      kept?.index.archived(trimmedBelow - 1);
+      storedIds.forgetKept();
+    },
     prepareIds: (sessionId) => storedIds.prepare(sessionId, unarchived),
     get isOver() {
       return isOver;
+    },
+    get isLost() {
+      return !isOver && hasGoneBack() && unarchived.records > 0;
     },
     get busy() {
       return busy.size;
@@ -344,7 +390,7 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     idleEnd() {
       const last = stream.lastEnd(logId);
       const isKnown = last && isAt(last.head, end) && unarchived.records === 0;
-      if (!isKnown || sentMark || sentRecordId !== undefined) return undefined;
+      if (!isKnown || sentMark || sentRecord !== undefined) return undefined;
       return { logId, incarnation, ...pick(end), chain: last.chain };
     },
 
@@ -376,9 +422,7 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       return !isOver;
     },
 
-    addArchived(bytes) {
-      archivedBytes += bytes;
-    },
+    addArchived: margin.addArchived,
 
     async tend({ isWanted }) {
       const nowMs = clock.monotonic();
@@ -389,12 +433,13 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
       if ((hasMoved || isUnproven) && nowMs - markedMs >= markMs) await markNow();
       if (isOver) return false;
       const { archived } = lastMark();
-      if (archived > marked) addMargin(archived);
-      const below = trimBelow();
+      if (archived > marked) margin.add(archived);
+      const below = margin.trimBelow(archived);
       if (below === undefined) return false;
-      isFull = false;
       // An archive that was set back needs what it has lost.
-      await stream.trim(end, Math.min(below, log.watermark?.offset ?? 0));
+      const limit = Math.min(below, log.watermark?.offset ?? 0);
+      await stream.trim(end, limit);
+      trimmedBelow = Math.max(trimmedBelow, limit);
       return true;
     },
 
@@ -411,14 +456,23 @@ export async function createServedLog(parts: ServedLogParts): Promise<ServedLog>
     async release(podId, head) {
       await inTurn(async () => {
         await settleMark().catch(() => {});
-        const at = isAt(known, head) ? end : head;
-        lose();
-        await stream.release(podId, [at]).catch(async (error: unknown) => {
+        if (isOver) return;
+        // Another pod may have the log before this one hears that it is free.
+        provenMs = -Infinity;
+        try {
+          await stream.release(podId, [isAt(known, head) ? end : head]);
+          lose();
+        } catch (error) {
           if (!hasGoneBack()) throw error;
           await restore();
-        });
+        }
       });
     },
+
+    rescue: () =>
+      inTurn(async () => {
+        if (!isOver && hasGoneBack()) await restore();
+      }),
   };
   return log;
 }

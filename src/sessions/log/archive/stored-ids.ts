@@ -12,8 +12,8 @@ import type { Unarchived } from "./unarchived.ts";
 /**
  * Finds client ids of a record that were stored before. A log of messages can't compare them, so its owner
  * does: with all that isn't archived, and with the last of each session, which are read with its header. An
- * id of a longer session that isn't among them is looked up. While the database is away it is looked for in
- * what the log still has, and counts as new if it isn't there.
+ * id of a longer session that isn't among them is looked up. While the database is away, or answers too late,
+ * it is looked for in what the log still has, and counts as new if it isn't there.
  */
 export type StoredIds = {
   /** Reads the last ids of a session, so that its next record needs no read. Never rejects. */
@@ -25,6 +25,18 @@ export type StoredIds = {
   find(record: LogRecord, unarchived: Unarchived, readKept: ReadKept): Promise<StoredClientId[]>;
   /** The record is stored. */
   add(record: LogRecord): void;
+  /** The archive takes records: what the log has isn't kept in memory if the database is asked instead. */
+  forgetKept(): void;
+};
+
+/** Reads of the database that appends wait for, of all logs of a process. */
+export type LookUps = {
+  /** Looks something up, and waits shortly. Undefined if the database is away, or answers too late. */
+  shortly<Found>(look: () => Promise<Found>): Promise<Found | undefined>;
+  /** Waits shortly for a larger read that is under way, unless the database is away or answers too late. */
+  wait(reading: Promise<void>): Promise<void>;
+  /** Whether the database is there, and has answered in time. */
+  readonly areAnswered: boolean;
 };
 
 /** Hands over the records that the log still has. */
@@ -43,28 +55,89 @@ type AddedEntry = { readonly seq: number; readonly clientId: string | null };
 
 /** How many of its last entries are read with a session. Repeats come soon after their first send. */
 const maxPerSession = 4_096;
-/** Of all sessions of a log together. */
+/** Of all sessions of a log together. A session counts as one more, because it may have none. */
 const maxIds = 65_536;
 /** What all appends of a log wait at most for an id that isn't known. */
 const lookUpMs = 250;
+/** How long what the log has is kept in memory after it was needed, while the archive takes records. */
+const keptIdleMs = 30_000;
+/** How often a database that answers too late is asked again, without waiting for it. */
+const askAgainMs = 1_000;
+
+/**
+ * One message of a log is in flight at a time, so that all appends of a log wait while an id of one is looked up. A
+ * database that didn't answer one in time keeps no other waiting, until it has answered one in time again.
+ */
+export function createLookUps({
+  clock,
+  isAway = () => false,
+}: {
+  clock: Clock;
+  /** Whether the database didn't answer lately, so that it isn't waited for. Default: it always did. */
+  isAway?: () => boolean;
+}): LookUps {
+  let isSlow = false;
+  /** How many look-ups are under way that nothing waits for any more. */
+  let late = 0;
+  let askedMs = -Infinity;
+
+  const ask = async <Found>(look: () => Promise<Found>): Promise<Found> => {
+    const nowMs = clock.monotonic();
+    askedMs = nowMs;
+    const found = await look();
+    isSlow = clock.monotonic() - nowMs > lookUpMs;
+    return found;
+  };
+
+  return {
+    get areAnswered() {
+      return !isSlow && !isAway();
+    },
+    async shortly(look) {
+      if (isAway()) return undefined;
+      const isWaited = !isSlow;
+      if (!isWaited && (late > 0 || clock.monotonic() - askedMs < askAgainMs)) return undefined;
+      const asked = ask(look);
+      late++;
+      asked.catch(() => {}).finally(() => late--);
+      if (!isWaited) return undefined;
+      try {
+        const found = await settledWithin(clock, lookUpMs, asked);
+        if (found === undefined) isSlow = true;
+        return found;
+      } catch (error) {
+        if (hasCode(error, ...storeAwayCodes)) return undefined;
+        throw error;
+      }
+    },
+    async wait(reading) {
+      if (!isSlow && !isAway()) await settledWithin(clock, lookUpMs, reading);
+    },
+  };
+}
 
 export function createStoredIds({
   database,
   clock,
-  isAway,
+  lookUps = createLookUps({ clock }),
 }: {
   database: Pick<Database, "read">;
   clock: Clock;
-  /** Whether the database didn't answer lately, so that it isn't waited for. */
-  isAway: () => boolean;
+  lookUps?: LookUps;
 }): StoredIds {
+  const { shortly } = lookUps;
   const sessions = new Map<string, KnownSession>();
   const reading = new Map<string, Reading>();
-  /** The seqs of all ids that the log still has, once they were needed. */
+  /**
+   * The seqs of all ids that the log still has, once they were needed, until the database answers again: a log
+   * may be owned for weeks.
+   */
   let kept: Map<string, number> | undefined;
+  let keptAskedMs = -Infinity;
   let ids = 0;
 
   const readIds = async (readKept: ReadKept): Promise<Map<string, number>> => {
+    keptAskedMs = clock.monotonic();
     if (kept) return kept;
     const found = new Map<string, number>();
     await readKept((record) => addIds(found, record));
@@ -72,22 +145,30 @@ export function createStoredIds({
     return found;
   };
 
+  /** Beside a database that answers too late, the log would be read again for every id. */
+  const forgetKept = (): void => {
+    const isIdle = clock.monotonic() - keptAskedMs >= keptIdleMs;
+    if (isIdle || lookUps.areAnswered) kept = undefined;
+  };
+
   const keep = (sessionId: string, known: KnownSession): void => {
     drop(sessionId);
     sessions.set(sessionId, known);
-    ids += known.ids.size;
+    ids += sizeOf(known);
     for (const oldest of sessions.keys()) {
       if (ids <= maxIds || oldest === sessionId) return;
       drop(oldest);
     }
   };
   const drop = (sessionId: string): void => {
-    ids -= sessions.get(sessionId)?.ids.size ?? 0;
+    const known = sessions.get(sessionId);
+    if (known) ids -= sizeOf(known);
     sessions.delete(sessionId);
   };
 
   const read = async (sessionId: string, added: readonly AddedEntry[]): Promise<void> => {
     const rows = await database.read(readLastIds(sessionId, maxPerSession + 1));
+    forgetKept();
     const stored = rows.toReversed().map((row) => ({
       seq: Number(row["seq"]),
       clientId: row["client_id"] as string | null,
@@ -111,19 +192,9 @@ export function createStoredIds({
     return ended;
   };
 
-  /** Waits shortly. Undefined if the database is away. */
-  const shortly = async <Found>(look: () => Promise<Found>): Promise<Found | undefined> => {
-    if (isAway()) return undefined;
-    try {
-      return await settledWithin(clock, lookUpMs, look());
-    } catch (error) {
-      if (hasCode(error, ...storeAwayCodes)) return undefined;
-      throw error;
-    }
-  };
-
   return {
     prepare,
+    forgetKept,
 
     async find(record, unarchived, readKept) {
       const found: StoredClientId[] = [];
@@ -133,7 +204,9 @@ export function createStoredIds({
         // A session that begins here has no older ids.
         const isNew =
           entries[0]!.seq === 1 || added[0]?.seq === 1 || unarchived.isDeleted(sessionId);
-        if (!isNew && !sessions.has(sessionId)) await shortly(() => prepare(sessionId, unarchived));
+        if (!isNew && !sessions.has(sessionId)) {
+          await lookUps.wait(prepare(sessionId, unarchived));
+        }
         const known = sessions.get(sessionId);
         const lastSeq = added.at(-1)?.seq ?? known?.lastSeq ?? 0;
         for (const { clientId, seq } of entries) {
@@ -147,6 +220,7 @@ export function createStoredIds({
       if (found.length > 0 || unknown.length === 0) return found;
       const rows = await shortly(() => database.read(findIds(unknown)));
       if (rows) {
+        forgetKept();
         return rows.map((row) => ({
           sessionId: row["session_id"] as string,
           clientId: row["client_id"] as string,
@@ -181,6 +255,10 @@ export function createStoredIds({
       }
     },
   };
+}
+
+function sizeOf({ ids }: KnownSession): number {
+  return ids.size + 1;
 }
 
 function addIds(seqs: Map<string, number>, record: LogRecord): void {

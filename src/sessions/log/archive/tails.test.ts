@@ -1,5 +1,9 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  settledBy,
+} from "../../../base/contract/movable-clock.ts";
 import { FlotillaError } from "../../../base/errors.ts";
 import { uuidv7 } from "../../../base/ids.ts";
 import { silentLogger } from "../../../base/log.ts";
@@ -13,6 +17,7 @@ import { createStreamLog } from "../jetstream/log.ts";
 import { streamName } from "../jetstream/streams.ts";
 import type { Head, LogRecord } from "../journal.ts";
 import { type ArchivedJournal, createArchivedJournal } from "./journal.ts";
+import { placeOnStreams } from "../place.ts";
 
 const random = seededRandom(3);
 const deployment = {
@@ -32,6 +37,7 @@ beforeEach(async () => {
   servers = simulateStreams({ clock, random });
   ({ database: rows } = await memoryKind.open());
   await migrate(rows);
+  await placeOnStreams(rows);
   isAway = false;
 });
 
@@ -177,5 +183,32 @@ describe("the pod that is next to take a log", () => {
     isAway = false;
     expect(await seqs(scene.next.journal)).toEqual(upTo(21));
     await scene.next.journal.stop();
+  });
+
+  test("W1: leaves no session behind that only marks name, when servers lose the end of the log", async () => {
+    const scene = await ownerAndNext();
+    const { owner, next, commit } = scene;
+    const mark = async () => {
+      await owner.journal.flush();
+      await clock.advance(3_000);
+      await owner.journal.prove!(scene.head, "p");
+    };
+    await commit(busyRecord("old", 1));
+    await mark();
+    isAway = true;
+    for (let seq = 1; seq <= 20; seq++) await commit(messageRecord("s", seq));
+    await clock.advance(2_000);
+    isAway = false;
+    await mark();
+    isAway = true;
+    const { taken } = await takeOver(next.journal);
+    const lost = headOf(await next.journal.commit(taken, messageRecord("s", 21)));
+    servers.setBack(streamName(deployment, { ...lost, firstSequence: 1 }), 2);
+    const fenced = next.journal.commit(lost, messageRecord("s", 22));
+    expect(await settledBy(clock, fenced)).toEqual({ type: "fenced" });
+    const again = await take(next.journal, 0, "pod-2");
+    const { busy } = await next.journal.recover(again);
+    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["old"]);
+    await next.journal.stop();
   });
 });

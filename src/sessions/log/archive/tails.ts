@@ -1,5 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
-import { hasCode, messageOf } from "../../../base/errors.ts";
+import { type FlotillaError, hasCode, messageOf } from "../../../base/errors.ts";
 import type { Logger } from "../../../base/log.ts";
 import { settledWithin } from "../../../base/timeout.ts";
 import type { Header } from "../../conversation/header.ts";
@@ -68,6 +68,10 @@ function hasRead({ warm }: Followed): boolean {
   return (warm?.replayed.unarchived.records ?? 0) > 0;
 }
 
+function wasTrimmed(error: FlotillaError): boolean {
+  return error.details?.["begins"] !== undefined;
+}
+
 export type TailsParts = {
   stream: Pick<StreamLog, "openTail">;
   clock: Clock;
@@ -99,7 +103,7 @@ export function createTails({ stream, clock, log: logger, maxHeldBytes }: TailsP
     } catch (error) {
       // A server that is behind has the rest later. What was trimmed meanwhile is archived, and it begins
       // anew behind that.
-      const isBehind = hasCode(error, "store_unavailable") && hasRead(each);
+      const isBehind = hasCode(error, "store_unavailable") && !wasTrimmed(error) && hasRead(each);
       if (!isBehind) each.warm = undefined;
       const fields = { log: head.logId, error: messageOf(error) };
       logger.debug(fields, "reading along with a session log failed, retrying");

@@ -57,9 +57,10 @@ function decodeAgents(data: Uint8Array): CodeAgents | undefined {
 
 function isFacts(found: unknown): found is AgentFacts {
   if (!isObject(found)) return false;
-  const { during, debounceMs, attempts, compaction } = found;
+  const { during, steers, debounceMs, attempts, compaction } = found;
   return (
     (during === "queue" || during === "interrupt" || during === "merge") &&
+    (steers === undefined || steers === true) &&
     (debounceMs === undefined || isPositive(debounceMs)) &&
     isPositive(attempts) &&
     (compaction === null || isCompaction(compaction))

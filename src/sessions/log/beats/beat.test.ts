@@ -59,6 +59,7 @@ describe("a beat", () => {
     ["with backlogs that are none", { behind: 7 }],
     ["with the backlog of a log that there can't be", { behind: [-1] }],
     ["with more backlogs than logs", { behind: Array(257).fill(0) }],
+    ["with an archive that is ahead", { lag: -1 }],
     ["that doesn't know whether it reaches the database", { sql: "yes" }],
   ])("%s is none", (_, changes) => {
     expect(decode({})).toEqual(beat);

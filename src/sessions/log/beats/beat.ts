@@ -20,6 +20,8 @@ export type Beat = {
   readonly reachesStore: boolean;
   /** The logs that it owns and of which much isn't archived. */
   readonly backlogged: readonly number[];
+  /** For how long the oldest record of its logs waits for the archive; absent if none does. */
+  readonly lagMs?: number;
 };
 
 /** A log of which a beat says that it is the sender's. */
@@ -60,6 +62,7 @@ export function encodeBeat(beat: Beat): Uint8Array {
       agents,
       sql: reachesStore,
       ...(backlogged.length > 0 && { behind: backlogged }),
+      ...(beat.lagMs !== undefined && { lag: beat.lagMs }),
     }),
   );
 }
@@ -72,12 +75,13 @@ export function decodeBeat(data: Uint8Array): Beat | undefined {
   if (data.length > maxBeatBytes) return undefined;
   const found = parse(data);
   if (typeof found !== "object" || found === null) return undefined;
-  const { v, cluster, pod, host, release, count, state, logs, agents, sql, behind } =
+  const { v, cluster, pod, host, release, count, state, logs, agents, sql, behind, lag } =
     found as Record<string, unknown>;
   if (v !== version || !isText(cluster, idForm) || !isText(pod, idForm)) return undefined;
   if (host !== null && (typeof host !== "string" || host.length > maxHostChars)) return undefined;
   if (!isText(release, releaseForm) || !isText(agents, agentsForm)) return undefined;
   if (!isCount(count, 1) || typeof sql !== "boolean") return undefined;
+  if (lag !== undefined && !isCount(lag, 0)) return undefined;
   if (state !== "ready" && state !== "draining") return undefined;
   const spoken = logsOf(logs);
   const backlogged = backloggedOf(behind);
@@ -93,6 +97,7 @@ export function decodeBeat(data: Uint8Array): Beat | undefined {
     agents,
     reachesStore: sql,
     backlogged,
+    ...(lag !== undefined && { lagMs: lag }),
   };
 }
 

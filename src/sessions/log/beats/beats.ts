@@ -27,6 +27,8 @@ export type BeatsParts = {
   reachesStore?: () => boolean;
   /** The logs of this pod of which much isn't archived. Default: none. */
   backlogged?: () => readonly number[];
+  /** For how long the oldest record of this pod's logs waits for the archive. Default: none does. */
+  lagMs?: () => number;
 };
 
 /**
@@ -42,6 +44,8 @@ export type Beats = Presence & {
   heads(): Promise<LiveHead[]>;
   /** Logs of other pods with a large backlog that this pod is the next to take, and where they stand. */
   standbyFor(): readonly Head[];
+  /** How long ago it was that the archive had everything, as far as the pods say that have logs. */
+  behindMs(): number;
   /** What was heard last of every pod that isn't missing. */
   present(): readonly Beat[];
   start(): void;
@@ -60,7 +64,7 @@ type Claimed = Pick<Head, "logId" | "incarnation" | "term">;
 
 export function createBeats(parts: BeatsParts): Beats {
   const { channel, journal, clock, log, clusterId, podId, host = null, release } = parts;
-  const { agents = {}, reachesStore = () => true, backlogged = () => [] } = parts;
+  const { agents = {}, reachesStore = () => true, backlogged = () => [], lagMs = () => 0 } = parts;
   const roster = createRoster(podId);
   const sets = createAgentSets();
   const own = encodeAgents(agents);
@@ -92,6 +96,7 @@ export function createBeats(parts: BeatsParts): Beats {
 
   const speak = (): void => {
     if (podId === undefined || state !== "started") return;
+    const lag = Math.ceil(lagMs());
     cancelBeat();
     cancelBeat = clock.after(beatMs, speak);
     roster.sent(++count, clock.monotonic());
@@ -107,6 +112,7 @@ export function createBeats(parts: BeatsParts): Beats {
         agents: own.hash,
         reachesStore: reachesStore(),
         backlogged: backlogged(),
+        ...(lag > 0 && { lagMs: lag }),
       }),
     );
   };
@@ -185,6 +191,7 @@ export function createBeats(parts: BeatsParts): Beats {
   const look = (): Promise<void> => (reading ??= lookOnce().finally(() => (reading = undefined)));
   const lookOnce = async (): Promise<void> => {
     const claimed = claims();
+    const before = read;
     try {
       read = await journal.heads();
     } catch (error) {
@@ -196,7 +203,13 @@ export function createBeats(parts: BeatsParts): Beats {
       if (isLost(claim, read[claim.logId], podId)) refuted.set(claim.logId, claim);
       else confirmed.set(claim.logId, claim);
     }
-    noteUnspoken(clock.monotonic());
+    const nowMs = clock.monotonic();
+    for (const head of read) {
+      const known = before[head.logId];
+      // A pod that has just taken it speaks for it with its next beat.
+      if (known && isFurther(head, { ...known, offset: Infinity })) unspokenMs.delete(head.logId);
+    }
+    noteUnspoken(nowMs);
   };
 
   /** Whether another pod says that it has a log of this one's. A beat alone takes no log from its owner. */
@@ -272,6 +285,8 @@ export function createBeats(parts: BeatsParts): Beats {
         const nowMs = clock.monotonic();
         const missingMs = owner === null ? undefined : roster.missingSinceMs(owner, nowMs);
         if (missingMs !== undefined) return missingMs;
+        const head = read[logId];
+        if (head && isSpokenFor(head)) return undefined;
         // The owner is there and doesn't speak for it, or was never heard.
         const sinceMs = unspokenMs.get(logId);
         if (sinceMs === undefined || !roster.isHeard(nowMs)) return undefined;
@@ -281,6 +296,14 @@ export function createBeats(parts: BeatsParts): Beats {
     },
 
     heads: headsNow,
+    behindMs() {
+      const nowMs = clock.monotonic();
+      const behind = roster
+        .present(nowMs)
+        .filter(({ beat }) => beat.logs.length > 0)
+        .map(({ beat, heardMs }) => nowMs - heardMs + (beat.lagMs ?? 0));
+      return Math.max(0, ...behind);
+    },
     present: () => roster.present(clock.monotonic()).map(({ beat }) => beat),
 
     standbyFor() {

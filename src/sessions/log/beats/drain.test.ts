@@ -1,3 +1,4 @@
+import { noFiles } from "../../contract/no-files.ts";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { sleep } from "../../../base/clock.ts";
 import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
@@ -109,9 +110,11 @@ function start(podId: string, { drainMs }: { drainMs?: number } = {}): Started {
           journal,
           agentOf: registry.spec,
           throttles: createThrottleRegistry({ clock, random }),
+          files: noFiles,
           enqueue: none,
           start: none,
           prepareLater: none,
+          setWake: none,
         }),
       onEvent: () => {},
     },

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { Clock } from "../../../base/clock.ts";
+import { type Clock, sleep } from "../../../base/clock.ts";
+import { FlotillaError } from "../../../base/errors.ts";
 import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
 import { uuidv7 } from "../../../base/ids.ts";
 import { type Logger, silentLogger } from "../../../base/log.ts";
@@ -217,6 +218,43 @@ describe("owners of logs that hear each other", () => {
       mine.map((log) => ({ log, from: ends[log]! + 1, through: ends[log]! + 7 })),
     );
   });
+
+  test.each([
+    [0, 0],
+    [0, 150],
+    [60, 150],
+    [120, 150],
+  ])(
+    "O4: take logs of a dead pod from no other, though these had no leader for long (%i ms apart, %i ms to recover)",
+    async (apartMs, recoverMs) => {
+      let hasLeader = true;
+      const takenFrom: (string | null)[] = [];
+      const take: Log["take"] = async (seen, owner) => {
+        if (!hasLeader) throw new FlotillaError("store_unavailable", "no leader");
+        const taken = await journal.take(seen, owner);
+        if (taken) takenFrom.push(seen.owner);
+        return taken;
+      };
+      const recover: Log["recover"] = async (head) => {
+        if (recoverMs > 0) await sleep(clock, recoverMs);
+        return journal.recover(head);
+      };
+      const slow = { journal: { ...journal, take, recover } };
+      start("a");
+      start("b", slow);
+      await clock.advance(apartMs);
+      start("c", slow);
+      await settle("a", "b", "c");
+      const mine = held("a");
+      takenFrom.length = 0;
+      hasLeader = false;
+      pods.get("a")!.kill();
+      await clock.advance(6_000);
+      hasLeader = true;
+      await untilServed(1_500, "b", "c");
+      expect(takenFrom).toEqual(mine.map(() => "a"));
+    },
+  );
 
   test("serve those of a pod that stands still within three seconds, and keep them when it wakes", async () => {
     const a = start("a");

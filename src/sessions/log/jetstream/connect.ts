@@ -33,6 +33,11 @@ export type ConnectStreamsParts = {
 const createLimitMs = 5_000;
 /** How long they may take for anything else but a publish. */
 const requestLimitMs = 2_000;
+/**
+ * How long an answer is waited for until the same is asked again. A stream without a leader answers nothing,
+ * and the leader that it gets knows nothing of what was asked before.
+ */
+const askAgainMs = 400;
 /** How long a replay waits for the next message. */
 const replayIdleMs = 1_000;
 const replayRetryMs = 50;
@@ -133,13 +138,28 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
     return { found, error };
   };
 
+  /** Asks for what may be asked twice. The first answer counts, and the limit of the first question. */
+  const asked = <Value>(ask: (servers: Streaming) => Promise<Value>): Promise<Value | undefined> =>
+    answered(() => {
+      const { promise, resolve, reject } = Promise.withResolvers<Value>();
+      let cancel = () => {};
+      const askOnce = async (): Promise<Value> => ask(await streaming());
+      const askOn = (): void => {
+        cancel = clock.after(askAgainMs, askOn);
+        askOnce().then(resolve, reject);
+      };
+      askOn();
+      return promise.finally(() => cancel());
+    });
+
   return {
-    async publish({ subject, headers, body }, { lastSequence, limitMs }) {
+    async publish({ subject, headers, body }, { lastSequence, of, limitMs }) {
       const encoded: MsgHdrs = newHeaders();
       for (const [name, value] of Object.entries(headers)) encoded.set(name, value);
       try {
         const { client } = await streaming();
-        const options = { headers: encoded, expect: { lastSequence }, timeout: limitMs };
+        const expect = of === "subject" ? { lastSubjectSequence: lastSequence } : { lastSequence };
+        const options = { headers: encoded, expect, timeout: limitMs };
         const ack = await client.publish(subject, body, options);
         return { type: "acked", stream: ack.stream, sequence: ack.seq };
       } catch (error) {
@@ -148,18 +168,16 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
     },
 
     read: (stream, sequence) =>
-      answered(async () => {
-        const { manager } = await streaming();
+      asked(async ({ manager }) => {
         const found = await manager.direct.getMessage(stream, { seq: sequence });
         // Any replica may have answered. The leader is behind least.
         return toStored(found ?? (await manager.streams.getMessage(stream, { seq: sequence })));
       }),
 
     lastOn: (stream, subject) =>
-      answered(async () => {
-        const { manager } = await streaming();
-        return toStored(await manager.streams.getMessage(stream, { last_by_subj: subject }));
-      }),
+      asked(async ({ manager }) =>
+        toStored(await manager.streams.getMessage(stream, { last_by_subj: subject })),
+      ),
 
     async *readFrom(stream, { from, to }) {
       let next = from;
@@ -195,9 +213,8 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
     },
 
     state: (stream) =>
-      answered(async () => {
-        const found = await (await streaming()).manager.streams.info(stream);
-        const { config, state, cluster } = found;
+      asked(async ({ manager }) => {
+        const { config, state, cluster } = await manager.streams.info(stream);
         // An empty stream names the first sequence that it had or will have.
         const isEmpty = state.messages === 0;
         return {
@@ -233,7 +250,13 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
         },
       );
       const { version = "", max_payload: maxPayloadBytes = 0 } = connection.info ?? {};
-      const pages = await Promise.all(monitors.map((url) => readJson(new URL("/varz", url).href)));
+      const answers = await Promise.allSettled(
+        monitors.map(async (url) => readJson(new URL("/varz", url).href)),
+      );
+      const pages = answers.flatMap((each) => (each.status === "fulfilled" ? [each.value] : []));
+      const silent = answers.flatMap((each) =>
+        each.status === "rejected" ? [messageOf(each.reason)] : [],
+      );
       // An address that leads to several servers, one after the other, tells of one.
       const servers = [
         ...new Map(pages.map((page, nth) => [serverOf(page) ?? nth, page])).values(),
@@ -244,6 +267,7 @@ export async function connectStreams(parts: ConnectStreamsParts): Promise<Stream
         maxPayloadBytes,
         flushes: servers.map(flushesFirst),
         versions: servers.flatMap(versionOf),
+        silent,
       };
     },
 

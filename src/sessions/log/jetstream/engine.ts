@@ -4,7 +4,7 @@
  * rejects with `store_unavailable` if it can't be answered now.
  */
 export type StreamEngine = {
-  /** Stores a message if the stream's last sequence is the expected one. Sends once, and never again. */
+  /** Stores a message if its condition holds. Sends once, and never again. */
   publish(message: NewMessage, condition: PublishCondition): Promise<PublishAnswer>;
   /**
    * The message with this sequence. One that is found is committed, whichever replica answers. Undefined
@@ -35,7 +35,9 @@ export type StoredMessage = NewMessage & { readonly sequence: number };
 
 export type PublishCondition = {
   readonly stream: string;
+  /** The sequence that the stream's last message must have, or the last one `of` the message's subject. */
   readonly lastSequence: number;
+  readonly of?: "subject";
   /** How long to wait for the answer. */
   readonly limitMs: number;
 };
@@ -109,4 +111,6 @@ export type ServerFacts = {
   readonly flushes: readonly boolean[];
   /** The version of each server with a monitoring address. */
   readonly versions: readonly string[];
+  /** Of each monitoring address that doesn't answer: what is wrong there. */
+  readonly silent: readonly string[];
 };

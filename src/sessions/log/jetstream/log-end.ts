@@ -7,8 +7,15 @@ import { type Deployment, type LogLife, streamName, subjectPrefix } from "./stre
 /** The last message of a log, and the hash over all up to it. */
 export type LogEnd = { readonly head: Head; readonly chain: string };
 
-/** The same as a server says it. `isLeft`: its owner goes on in another stream. */
-export type ReadEnd = LogEnd & { readonly bytes: number; readonly isLeft: boolean };
+/**
+ * The same as a server says it. `isLeft`: its owner goes on in another stream. `isClosed`: it goes on in the
+ * database, and nothing comes behind it.
+ */
+export type ReadEnd = LogEnd & {
+  readonly bytes: number;
+  readonly isLeft: boolean;
+  readonly isClosed: boolean;
+};
 
 /** Messages of others at the end of a log, before it counts as damaged. */
 const maxStrays = 1_000;
@@ -24,9 +31,16 @@ export function createEndReads({
   const streamOf = (life: LogLife): string => streamName(deployment, life);
   const prefixOf = (life: LogLife): string => subjectPrefix(deployment, life);
 
-  /** The last message at or before an offset that is Flotilla's; undefined before the first one. */
-  const messageAt = async (life: LogLife, offset: number): Promise<LogMessage | undefined> => {
-    const lowest = Math.max(life.firstSequence, offset - maxStrays);
+  /**
+   * The last message at or before an offset that is Flotilla's; undefined before the first one. `first`: the
+   * first that the stream still has, where that is known.
+   */
+  const messageAt = async (
+    life: LogLife,
+    offset: number,
+    first = life.firstSequence,
+  ): Promise<LogMessage | undefined> => {
+    const lowest = Math.max(life.firstSequence, first, offset - maxStrays);
     for (let sequence = offset; sequence >= lowest; sequence--) {
       const stored = await engine.read(streamOf(life), sequence);
       if (!stored) throw notThere(life, sequence);
@@ -34,7 +48,10 @@ export function createEndReads({
       if (decoded.type === "message") return decoded.message;
       if (decoded.type === "damaged") throw damaged(life, `message ${sequence} ${decoded.why}`);
     }
-    if (lowest > life.firstSequence) throw damaged(life, `message ${offset} isn't Flotilla's`);
+    if (lowest > life.firstSequence) {
+      const why = `message ${offset} isn't Flotilla's, nor is any before it down to ${lowest}`;
+      throw damaged(life, why);
+    }
     return undefined;
   };
 
@@ -55,31 +72,33 @@ export function createEndReads({
     const { bytes } = state;
     const offset = Math.max(state.lastSequence, life.firstSequence - 1);
     if (offset >= life.firstSequence && state.firstSequence > offset) {
-      throw damaged(life, "its messages were purged by hand");
+      const advice = "put back copies of the servers' folders";
+      throw damaged(life, `its messages were purged by hand: ${advice}`);
     }
-    const message = await messageAt(life, offset);
+    const message = await messageAt(life, offset, state.firstSequence);
     if (!message) {
       const head = { ...headBefore(life), offset };
-      return { head, chain: firstChain(incarnation), bytes, isLeft: false };
+      return { head, chain: firstChain(incarnation), bytes, isLeft: false, isClosed: false };
     }
     const { term, owner, recordId, chain } = message;
     const host = message.kind === "owner" ? message.host : await hostOf(life, message);
     const head = { logId, incarnation, term, owner, host, offset, recordId };
-    return { head, chain, bytes, isLeft: leavesStream(message) };
+    const [isLeft, isClosed] = [says(message, "isLeft"), says(message, "isClosed")];
+    return { head, chain, bytes, isLeft, isClosed };
   };
 
   return { messageAt, readEnd };
 }
 
 /** The head of a log that no pod has taken yet. */
-export function headBefore({ logId, incarnation, firstSequence }: LogLife): Head {
+export function headBefore({ logId, incarnation, firstSequence, term = 0 }: LogLife): Head {
   const offset = firstSequence - 1;
-  return { logId, incarnation, term: 0, owner: null, host: null, offset, recordId: "" };
+  return { logId, incarnation, term, owner: null, host: null, offset, recordId: "" };
 }
 
-/** Whether a message says that its owner goes on in another stream. */
-function leavesStream({ kind, body }: LogMessage): boolean {
+/** Whether the message of an owner says that it is the last one. */
+function says({ kind, body }: LogMessage, what: "isLeft" | "isClosed"): boolean {
   if (kind !== "owner") return false;
   const found = fromBody(body);
-  return typeof found === "object" && found !== null && "isLeft" in found;
+  return typeof found === "object" && found !== null && what in found;
 }

@@ -10,9 +10,9 @@ export function notThere(life: LogLife, sequence: number): FlotillaError {
 }
 
 export function beginsLate({ logId }: LogLife, from: number, first: number): FlotillaError {
-  return unavailable(
-    `log ${logId} begins at ${first}, and ${from} is needed: the server that answered is behind, or messages were purged by hand`,
-  );
+  const why = "the server that answered is behind, or messages were purged by hand";
+  const message = `log ${logId} begins at ${first}, and ${from} is needed: ${why}`;
+  return new FlotillaError("store_unavailable", message, { details: { begins: first } });
 }
 
 export function takenSince({ logId }: Pick<LogLife, "logId">): FlotillaError {

@@ -3,7 +3,11 @@ import { systemClock } from "../../../base/clock.ts";
 import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import { uuidv7 } from "../../../base/ids.ts";
 import { type Logger, silentLogger } from "../../../base/log.ts";
-import { type MovableClock, movableClock } from "../../../base/contract/movable-clock.ts";
+import {
+  type MovableClock,
+  movableClock,
+  settledBy,
+} from "../../../base/contract/movable-clock.ts";
 import { seededRandom } from "../../../base/random.ts";
 import {
   busyRecord,
@@ -28,7 +32,7 @@ import type { StreamEngine } from "./engine.ts";
 import { createStreamLog, type StreamLog } from "./log.ts";
 import type { ReplayedRecord } from "./replay.ts";
 import { checkServers } from "./requirements.ts";
-import { type Deployment, streamName, usualLogBytes } from "./streams.ts";
+import { type Deployment, metaStreamName, streamName, usualLogBytes } from "./streams.ts";
 
 const random = seededRandom(1);
 const deployment: Deployment = {
@@ -99,17 +103,12 @@ const nameOf = (head: Head): string => streamName(deployment, { ...head, firstSe
 const storedIn = (head: Head) => servers.stored(nameOf(head));
 
 /** Moves the clock until a call has ended. Gives what it threw on purpose as a value. */
-async function settled<Value>(call: Promise<Value>): Promise<Value | FlotillaError> {
-  let hasEnded = false;
-  const ending = call
-    .catch((error: unknown) => {
-      if (hasCode(error, "internal")) throw error;
-      return error as FlotillaError;
-    })
-    .finally(() => (hasEnded = true));
-  ending.catch(() => {});
-  while (!hasEnded) await clock.advance(50);
-  return ending;
+function settled<Value>(call: Promise<Value>): Promise<Value | FlotillaError> {
+  const ending = call.catch((error: unknown) => {
+    if (hasCode(error, "internal")) throw error;
+    return error as FlotillaError;
+  });
+  return settledBy(clock, ending);
 }
 
 /** Sends the same record to the same place until its outcome is known. */
@@ -319,7 +318,7 @@ describe("a replay", () => {
     const { busy } = await another.recover(taken, (each) => found.push(each));
     expect(found.map((each) => each.record.recordId)).toEqual([late.recordId, idle.recordId]);
     expect(found.map((each) => each.offset)).toEqual([3, 5]);
-    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["early", "late"]);
+    expect(busy.map(({ sessionId }) => sessionId)).toEqual(["late", "early"]);
     expect(another.lastMark(0)).toMatchObject({ archived });
   });
 
@@ -371,22 +370,188 @@ describe("a replay", () => {
     await expect(another.recover(taken)).rejects.toMatchObject({ code: "store_corrupt" });
   });
 
-  test("that misses a message in the middle isn't served", async () => {
-    let head = await own();
-    for (const seq of [1, 2, 3]) head = headOf(await log.commit(head, busyRecord("s", seq)));
-    const holed = open(
-      {},
-      engineWith({
+  describe("that misses a message in the middle", () => {
+    let head: Head;
+    /** Batches that lack the message 3, and how many of them there were. */
+    let holes: number;
+    const holed = (most = Infinity, changes: Partial<StreamEngine> = {}) =>
+      open(
+        {},
+        engineWith({
+          async *readFrom(stream, range) {
+            const isHoled = range.from <= 3 && range.to >= 3 && holes < most;
+            if (isHoled) holes++;
+            for await (const each of servers.connect().readFrom(stream, range)) {
+              if (!isHoled || each.sequence !== 3) yield each;
+            }
+          },
+          ...changes,
+        }),
+      );
+    const readBy = async (via: StreamLog) => {
+      const found: number[] = [];
+      await via.recover(head, ({ offset }) => found.push(offset));
+      return found;
+    };
+    beforeEach(async () => {
+      holes = 0;
+      head = await own();
+      for (const seq of [1, 2, 3]) head = headOf(await log.commit(head, busyRecord("s", seq)));
+    });
+
+    test.each([1, 2, Infinity])("of %s batches asks for it again, and reads on", async (most) => {
+      expect(await readBy(holed(most))).toEqual([2, 3, 4]);
+    });
+
+    test("that no server has isn't served", async () => {
+      const via = holed(Infinity, { read: async () => undefined });
+      await expect(via.recover(head)).rejects.toMatchObject({
+        code: "store_corrupt",
+        message: expect.stringContaining("3 is missing"),
+      });
+      const kept = via.readKept(head, () => {});
+      await expect(kept).rejects.toThrow(/lost 3/);
+    });
+
+    test("because it is trimmed meanwhile is tried again", async () => {
+      const via = holed(0, {
+        read: async () => undefined,
         async *readFrom(stream, range) {
+          // The first batch has begun before the log is trimmed, and the others after that.
+          const isFirst = holes++ === 0;
           for await (const each of servers.connect().readFrom(stream, range)) {
-            if (each.sequence !== 3) yield each;
+            if (each.sequence > 3 || (each.sequence < 3 && isFirst)) yield each;
           }
         },
-      }),
-    );
-    await expect(holed.recover(head)).rejects.toMatchObject({
+      });
+      const early = via.recover(head);
+      await expect(early).rejects.toMatchObject({
+        code: "store_unavailable",
+        message: expect.stringContaining("begins at 4, and 3 is needed"),
+      });
+    });
+
+    test("S3: leaves none out of what the log still has", async () => {
+      const found: number[] = [];
+      await holed(1).readKept(head, (_, offset) => void found.push(offset));
+      expect(found).toEqual([2, 3, 4]);
+    });
+
+    test("has the records behind an offset as a whole", async () => {
+      const found: number[] = [];
+      const range = { after: 1, chain: await log.chainAt(head, 1), through: 4 };
+      const read = holed(1).readRange(head, range, ({ offset }) => void found.push(offset));
+      expect(await read).toBe("whole");
+      expect(found).toEqual([2, 3, 4]);
+    });
+  });
+});
+
+describe("a message of others on the subject of marks", () => {
+  let head: Head;
+  const early = header("early", { lastSeq: 1, work: turn() });
+  const addStrays = (count: number): void => {
+    const subject = storedIn(head)[0]!.subject.replace(/[a-z]$/, "m");
+    const stray = { subject, headers: {}, body: Buffer.from("?") };
+    servers.change(nameOf(head), (all) => {
+      for (let nth = 0; nth < count; nth++) {
+        all.push({ ...stray, sequence: all.at(-1)!.sequence + 1 });
+      }
+    });
+  };
+  const takenBy = async (via: StreamLog) => {
+    const taken = await take(via, 0, "pod-2");
+    const found: number[] = [];
+    const { busy } = await via.recover(taken, ({ offset }) => found.push(offset));
+    return { taken, found, busy: busy.map(({ sessionId }) => sessionId) };
+  };
+  beforeEach(async () => {
+    head = headOf(await log.commit(await own(), record({ headers: [early] })));
+  });
+
+  test.each([1, 100])(
+    "O7: hides neither the last mark nor what is busy: %s of them",
+    async (count) => {
+      head = headOf(await log.mark(head, { archived: 1, busy: [] }));
+      const archived = head.offset;
+      head = headOf(await log.mark(head, { archived, busy: [early] }));
+      await log.trim(head, archived);
+      const late = headOf(await log.commit(head, busyRecord("late", 1)));
+      head = late;
+      addStrays(count);
+      const { taken, found, busy } = await takenBy(another);
+      expect(found).toEqual([late.offset]);
+      expect(busy).toEqual(["early", "late"]);
+      expect(another.lastMark(0)).toMatchObject({ archived });
+      expect(warnings).toEqual([{ log: 0, strays: count }]);
+      headOf(await another.commit(taken, busyRecord("late", 2)));
+    },
+  );
+
+  test("O7: is looked past by a pod whose server is behind, and knows it as the last one there", async () => {
+    addStrays(1);
+    const stray = storedIn(head).at(-1)!;
+    head = { ...(await takenBy(log)).taken };
+    head = headOf(await log.mark(head, { archived: head.offset, busy: [early] }));
+    await log.trim(head, head.offset);
+    expect(storedIn(head)[0]!.sequence).toBeGreaterThan(stray.sequence);
+    const real = servers.connect();
+    const lastOn: StreamEngine["lastOn"] = async (stream, subject) =>
+      subject === stray.subject ? stray : real.lastOn(stream, subject);
+    const via = open({}, engineWith({ lastOn }));
+    expect((await takenBy(via)).busy).toEqual(["early"]);
+  });
+
+  test("O7: lets a log without a mark be read from its beginning", async () => {
+    addStrays(1);
+    const { found, busy } = await takenBy(another);
+    expect([found, busy]).toEqual([[2], ["early"]]);
+  });
+
+  test("O7: leaves a log that has lost its marks unserved, and is named", async () => {
+    head = headOf(await log.mark(head, { archived: head.offset, busy: [early] }));
+    head = headOf(await log.commit(head, busyRecord("late", 1)));
+    addStrays(1);
+    await servers.connect().purge(nameOf(head), head.offset);
+    const taken = await take(another, 0, "pod-2");
+    await expect(another.recover(taken)).rejects.toMatchObject({
       code: "store_corrupt",
-      message: expect.stringContaining("3 is missing"),
+      message: expect.stringMatching(/begins at 4 and has no mark, and message 5 in place of one/),
+    });
+  });
+
+  test("holds up no other log where nothing else is left", async () => {
+    addStrays(2);
+    await servers.connect().purge(nameOf(head), head.offset + 1);
+    const [seen, other] = await another.heads();
+    const taking = another.take(seen!, { podId: "pod-2", host: null, recordId: "t" });
+    await expect(taking).rejects.toMatchObject({
+      code: "store_corrupt",
+      message: expect.stringContaining(
+        "message 4 isn't Flotilla's, nor is any before it down to 3",
+      ),
+    });
+    const owner = { podId: "pod-2", host: null, recordId: fresh("take") };
+    expect(await another.take(other!, owner)).toMatchObject({ logId: 1, term: 1 });
+  });
+
+  test("O7: isn't taken for the only one by a server that hasn't the last mark", async () => {
+    head = headOf(await log.mark(head, { archived: head.offset, busy: [early] }));
+    addStrays(1);
+    const taken = await take(another, 0, "pod-2");
+    const behind: StreamEngine["readFrom"] = (stream, { from }) =>
+      servers.connect().readFrom(stream, { from, to: 2 });
+    const via = open({}, engineWith({ readFrom: behind }));
+    await expect(via.recover(taken)).rejects.toMatchObject({ code: "store_unavailable" });
+  });
+
+  test("O7: that looks like a mark and calls itself archived is no reason to skip what is before it", async () => {
+    const chain = await log.chainAt(head, head.offset);
+    head = headOf(await log.mark(head, { archived: head.offset + 1, busy: [], chain }));
+    const taken = await take(another, 0, "pod-2");
+    await expect(another.recover(taken)).rejects.toMatchObject({
+      code: "store_corrupt",
+      message: expect.stringContaining("mark 3 is below what it calls archived"),
     });
   });
 });
@@ -430,6 +595,32 @@ describe("a stream that an operator has touched", () => {
     }
     expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "o"]);
     expect(log.goneBackTo(head)).toBe(2);
+  });
+
+  test("S2: and set back by one stops its owner, though the proof of that isn't answered", async () => {
+    let head = await own();
+    for (const seq of [1, 2]) head = headOf(await log.commit(head, messageRecord("s", seq)));
+    const real = servers.connect();
+    let unanswered = 2;
+    const via = open(
+      {},
+      engineWith({
+        async publish(message, condition) {
+          const answer = await real.publish(message, condition);
+          const isLost = message.subject.endsWith(".o") && unanswered-- > 0;
+          return isLost ? { type: "silent", why: "no answer in time" } : answer;
+        },
+      }),
+    );
+    await via.recover(head);
+    head = headOf(await via.commit(head, messageRecord("s", 3)));
+    servers.change(nameOf(head), (all) => void all.splice(-1));
+    const sent = messageRecord("s", 4);
+    expect(await settled(via.commit(head, sent))).toMatchObject({ code: "unknown_outcome" });
+    // The proof has the place of the record that was lost, so the next one would fit behind it.
+    expect(await settled(via.commit(head, sent))).toMatchObject({ code: "store_corrupt" });
+    expect(storedIn(head).map(({ subject }) => subject.at(-1))).toEqual(["o", "r", "r", "o"]);
+    expect(via.goneBackTo(head)).toBe(3);
   });
 
   test("and made anew under its name stops its owner", async () => {
@@ -488,6 +679,59 @@ describe("a log that has lost its end", () => {
     return found.map(({ offset, record: { recordId } }) => [offset, recordId]);
   };
 
+  test("S2: isn't taken for another pod's where a server still names a life before", async () => {
+    await settled(log.commit(head, messageRecord("s", 4)));
+    const real = servers.connect();
+    const meta = `FLOTILLA_${deployment.namespace}_META`;
+    let isBehind = false;
+    let before: Awaited<ReturnType<StreamEngine["lastOn"]>>;
+    const via = open(
+      {},
+      engineWith({
+        async lastOn(stream, subject) {
+          const found = await real.lastOn(stream, subject);
+          if (stream !== meta) return found;
+          before ??= found;
+          const seen = isBehind ? before : found;
+          isBehind = false;
+          return seen;
+        },
+      }),
+    );
+    await via.heads();
+    expect(await settled(log.renew(head, content(2, placed)))).toBe("made");
+    const [next] = await via.heads();
+    const lives = { incarnations: [head.incarnation, next!.incarnation], archived: 0 };
+    isBehind = true;
+    const renewing = via.renew(next!, { ...content(2, placed), follows: lives });
+    expect(await settled(renewing)).toBe("made");
+  });
+
+  test("is seen in its new stream once the meta message is read, and its old head meanwhile", async () => {
+    let isSilent = false;
+    const real = servers.connect();
+    const silent: StreamEngine["lastOn"] = (stream, subject) =>
+      isSilent && stream === metaStreamName(deployment)
+        ? new Promise<never>(() => {})
+        : real.lastOn(stream, subject);
+    const via = open({}, engineWith({ lastOn: silent }));
+    const before = await via.heads();
+    await settled(log.commit(head, messageRecord("s", 4)));
+    expect(await settled(log.renew(head, content(2, placed)))).toBe("made");
+    const other = await take(log, 1);
+    isSilent = true;
+    const reading = via.heads();
+    await clock.advance(250);
+    const [old, second] = await reading;
+    expect(old).toMatchObject({ incarnation: before[0]!.incarnation });
+    expect(second).toEqual(other);
+    isSilent = false;
+    // It isn't taken there.
+    const owner = { podId: "pod-2", host: null, recordId: fresh("take") };
+    expect(await settled(via.take(old!, owner))).toBeUndefined();
+    expect((await via.heads())[0]).toMatchObject({ owner: "pod-1", offset: head.offset + 1 });
+  });
+
   test("S2: goes on in a new stream, with each record at its offset", async () => {
     await settled(log.commit(head, messageRecord("s", 4)));
     expect(await settled(log.renew(head, content(2, placed)))).toBe("made");
@@ -523,6 +767,18 @@ describe("a log that has lost its end", () => {
       expect(await recovered(another, taken)).toHaveLength(3);
     },
   );
+
+  test("O7: has the busy sessions of its life before, though a server knows no mark of the new stream", async () => {
+    await settled(log.commit(head, messageRecord("s", 4)));
+    const busy = [header("busy", { lastSeq: 1, work: turn({ epoch: 1 }) })];
+    expect(await settled(log.renew(head, { ...content(2, placed), busy }))).toBe("made");
+    const real = servers.connect();
+    const lastOn: StreamEngine["lastOn"] = async (stream, subject) =>
+      subject.endsWith(".m") ? undefined : real.lastOn(stream, subject);
+    const via = open({}, engineWith({ lastOn }));
+    const taken = await takeUntilKnown(via, "pod-2");
+    expect((await via.recover(taken)).busy).toEqual(busy);
+  });
 
   test("O4: has one next life, though a pod that missed its owner has taken it meanwhile", async () => {
     const changed = content(2, placed);
@@ -607,8 +863,36 @@ test("a log whose servers don't answer holds up the heads of no other", async ()
   isSilent = true;
   const other = await take(log, 1);
   const reading = via.heads();
-  await clock.advance(500);
+  await clock.advance(250);
   expect(await reading).toEqual([before[0], other]);
+});
+
+test("a log whose servers haven't answered for a while isn't waited for by a take, until they do", async () => {
+  const head = await own();
+  let isSilent = false;
+  const silent: StreamEngine["state"] = async (stream) => {
+    if (isSilent && stream === nameOf(head)) return new Promise<never>(() => {});
+    return servers.connect().state(stream);
+  };
+  const via = open({}, engineWith({ state: silent }));
+  const owner = { podId: "pod-2", host: null, recordId: fresh("take") };
+  const look = async () => {
+    const looking = via.heads();
+    await clock.advance(250);
+    return (await looking)[0]!;
+  };
+  const before = await look();
+  isSilent = true;
+  await look();
+  await clock.advance(1_000);
+  const taking = () => via.take(before, owner);
+  await expect(taking()).rejects.toMatchObject({ code: "store_unavailable" });
+  isSilent = false;
+  // The pod reads no heads meanwhile. What was asked in vain is over first.
+  await clock.advance(250);
+  await expect(taking()).rejects.toMatchObject({ code: "store_unavailable" });
+  await clock.advance(250);
+  expect(await taking()).toMatchObject({ owner: "pod-2" });
 });
 
 describe("a log that fills", () => {
@@ -695,10 +979,23 @@ describe("a start", () => {
 
   test("is refused on servers that don't fit", async () => {
     const wanted = { replicas: 3, durability: "flushed" } as const;
-    expect(await checkServers(servers.connect(), wanted)).toEqual(servers.facts);
+    const check = (haveLogs = false) =>
+      checkServers(servers.connect(), wanted, { haveLogs: async () => haveLogs });
+    expect(await check()).toEqual(servers.facts);
     servers.facts = { ...servers.facts, version: "2.10.0" };
-    await expect(checkServers(servers.connect(), wanted)).rejects.toMatchObject({
-      code: "unsupported",
-    });
+    await expect(check(true)).rejects.toMatchObject({ code: "unsupported" });
+  });
+
+  test("is made only once every server says that it flushes, and goes on beside one that is gone", async () => {
+    const wanted = { replicas: 3, durability: "flushed" } as const;
+    const check = (haveLogs: boolean) =>
+      checkServers(servers.connect(), wanted, { haveLogs: async () => haveLogs });
+    servers.facts = { ...servers.facts, flushes: [true, true], silent: ["n3 says nothing"] };
+    await expect(check(false)).rejects.toThrow("n3 says nothing");
+    expect(await check(true)).toEqual(servers.facts);
+    servers.facts = { ...servers.facts, flushes: [true, false] };
+    await expect(check(true)).rejects.toThrow("before it flushes");
+    servers.facts = { ...servers.facts, flushes: [true], silent: ["n2 is silent", "n3"] };
+    await expect(check(true)).rejects.toThrow("n2 is silent");
   });
 });

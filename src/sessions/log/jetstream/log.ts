@@ -4,7 +4,6 @@ import { FlotillaError, hasCode } from "../../../base/errors.ts";
 import type { Ids } from "../../../base/ids.ts";
 import type { Logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
-import { settledWithin } from "../../../base/timeout.ts";
 import { retryDelayMs } from "../call-deadline.ts";
 import type { StoredText } from "../../../store/codec/codec.ts";
 import type { CommitResult, Head, Log, Recovered } from "../journal.ts";
@@ -23,10 +22,11 @@ import { type LifeContent, makeNewLife, type NewLifeParts } from "./new-life.ts"
 import { isFull, lostItsEnd, missing, takenSince, tooLarge, unavailable } from "./log-errors.ts";
 import { decideAnswer, decidePlace, type PublishOutcome, type SentMessage } from "./outcome.ts";
 import { createEndReads, headBefore, type LogEnd } from "./log-end.ts";
+import { createHeadReads } from "./head-reads.ts";
 import { createRecordReads, type RecordReads } from "./record-reads.ts";
 import { createRecovery, type LogTail } from "./recovery.ts";
 import type { ReplayedRecord } from "./replay.ts";
-import { createStreams } from "./create-streams.ts";
+import { createStreams, type Streams, type StreamsParts } from "./create-streams.ts";
 import { type Deployment, type LogLife, streamName, subjectPrefix } from "./streams.ts";
 
 export type StreamLogParts = {
@@ -39,7 +39,7 @@ export type StreamLogParts = {
   maxRecordBytes: number;
   /** Encodes the bodies of records and marks. Default: they are stored as they are. */
   text?: StoredText | undefined;
-};
+} & Pick<StreamsParts, "seesMoving">;
 
 /**
  * A log on JetStream: one stream for each log, one message for each record, stored only if the stream's
@@ -80,12 +80,19 @@ export type StreamLog = Omit<Log, "recover"> &
     renew(at: Head, content: LifeContent): Promise<"made" | "fenced">;
     /** The present life of a head's log; undefined if the head is of another one. */
     lifeOf(head: Head): Promise<LogLife | undefined>;
+    /**
+     * Like `take`, for good: nothing is stored behind this message, of whatever pod, because the log goes on
+     * in the database. Returns where it ends, also if that was done before; undefined if the head has moved.
+     */
+    close(
+      seen: Head,
+      owner: { podId: string; host: string | null; recordId: string },
+    ): Promise<Head | undefined>;
+    readonly streams: Streams;
   };
 
 /** Shorter than a caller waits, so that a message whose answer is lost is sent again. */
 const publishLimitMs = 700;
-/** How long a head that is known is waited for. */
-const headLimitMs = 500;
 const releaseTries = 5;
 const pendingSends = 4;
 const pendingBackoff = { baseMs: 20, maxMs: 250 };
@@ -100,11 +107,9 @@ type Place = Pick<Head, "offset" | "recordId">;
 
 export function createStreamLog(parts: StreamLogParts): StreamLog {
   const { engine, deployment, clock, random, ids, log, maxRecordBytes } = parts;
-  const streams = createStreams({ engine, deployment, ids, clock, random });
+  const streams = createStreams(parts);
   /** The chain at the last message of a log that this process has stored or read. */
   const ends = new Map<number, LogEnd>();
-  /** The heads of logs as they were read last. */
-  const heads = new Map<number, Head>();
   /** The last mark of a log that is known to be stored. */
   const marks = new Map<number, Mark>();
   /** The message of a log that was sent and may still be stored. */
@@ -112,8 +117,10 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
   const { bodyOf, opened } = createBodies(parts.text);
   /** How full the logs are, about, and when the servers were asked for it. */
   const fills = new Map<number, { bytes: number; readonly readMs: number }>();
-  /** Streams that have lost their end, and what they still had. */
+  /** Logs whose streams have lost their end, and what those still had. */
   const shortened = new Map<string, number>();
+  /** Logs of which it isn't known whether they have. */
+  const doubted = new Set<string>();
 
   const { messageAt, readEnd } = createEndReads({ engine, deployment });
   const streamOf = (life: LogLife): string => streamName(deployment, life);
@@ -124,27 +131,7 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     return life?.incarnation === incarnation ? life : undefined;
   };
 
-  /**
-   * A log without a leader for the moment keeps the head that it had, and holds up no other: the fence
-   * decides. Neither does one that can't be served, of which a pod that takes it says why.
-   */
-  const readHead = async (life: LogLife): Promise<Head> => {
-    const last = heads.get(life.logId);
-    const isKnown = last?.incarnation === life.incarnation;
-    const reading = readEnd(life).then(({ head }) => {
-      heads.set(life.logId, head);
-      return head;
-    });
-    try {
-      if (!isKnown) return await reading;
-      return (await settledWithin(clock, headLimitMs, reading)) ?? last;
-    } catch (error) {
-      const isDamaged = hasCode(error, "store_corrupt", "store_missing");
-      if (isDamaged) return isKnown ? last : headBefore(life);
-      if (!isKnown || !hasCode(error, "store_unavailable")) throw error;
-      return last;
-    }
-  };
+  const { heads, isUnanswered } = createHeadReads({ clock, streams, readEnd });
 
   /** The chain at a head; undefined if the log has another message there. */
   const chainAt = async (life: LogLife, at: Head): Promise<string | undefined> => {
@@ -155,7 +142,8 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     // What is trimmed was archived by a later owner.
     if (at.offset >= life.firstSequence && state.firstSequence > at.offset) return undefined;
     const message = await messageAt(life, at.offset);
-    if (!message) return at.term === 0 ? firstChain(life.incarnation) : undefined;
+    if (!message)
+      return at.term === headBefore(life).term ? firstChain(life.incarnation) : undefined;
     const isSame = message.recordId === at.recordId && message.term === at.term;
     return isSame ? message.chain : undefined;
   };
@@ -208,7 +196,7 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     for (let sends = 1; ; sends++) {
       const outcome = await send(life, message, at);
       if (outcome.type !== "unknown" || !outcome.isPending) return outcome;
-      if (sends === pendingSends) return outcome;
+      if (sends === pendingSends || doubted.has(logKey(life))) return outcome;
       await sleep(clock, backoffMs(sends, random, pendingBackoff));
     }
   };
@@ -245,18 +233,26 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
 
   /**
    * Whether a stream that names an end below the owner's has really lost messages that it acked. Only a
-   * message that it stores behind that end proves it: a deposed leader names an old end, too.
+   * message that it stores behind that end proves it: a deposed leader names an old end, too. While it isn't
+   * known whether that message is stored, it may have the place of the last one that was lost, and what is
+   * sent next would be stored behind it.
    */
   const hasLostItsEnd = async (life: LogLife, at: Head): Promise<boolean> => {
+    const key = logKey(life);
     try {
       const end = await readEnd(life);
-      if (end.head.offset >= at.offset || !(await leaveAt(life, at, end))) return false;
-      shortened.set(life.incarnation, end.head.offset);
-      return true;
+      const { head, isLeft } = end;
+      const isOwn = head.term === at.term && head.owner === at.owner;
+      if (isLeft && isOwn) shortened.set(key, head.offset - 1);
+      else if (head.offset < at.offset) {
+        doubted.add(key);
+        if (await leaveAt(life, at, end)) shortened.set(key, head.offset);
+      }
+      doubted.delete(key);
     } catch (error) {
       if (!hasCode(error, "store_unavailable")) throw error;
-      return false;
     }
+    return shortened.has(key);
   };
 
   /** An owner that left the stream of a life puts no other in its place any more. False if it has. */
@@ -274,14 +270,19 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
       readonly kind: LogMessage["kind"];
       readonly recordId: string;
       readonly body: Uint8Array;
+      /** Its log had it before, so it has a place. */
+      readonly isKept?: boolean;
     },
     changes: Partial<Pick<Head, "term" | "owner" | "host">> = {},
   ): Promise<CommitResult> => {
-    if (shortened.has(life.incarnation)) throw lostItsEnd(life, at.offset);
+    const key = logKey(life);
+    if (doubted.has(key)) await hasLostItsEnd(life, at);
+    if (shortened.has(key)) throw lostItsEnd(life, at.offset);
+    if (doubted.has(key)) throw unavailable(`it isn't known where log ${life.logId} ends`);
     const bytes = next.body.length;
     if (bytes > maxRecordBytes) throw tooLarge(life, bytes, maxRecordBytes);
     // What may be stored already is sent again, however full the log is.
-    const isNew = next.kind === "record" && !isInDoubt(at, next.recordId);
+    const isNew = next.kind === "record" && !next.isKept && !isInDoubt(at, next.recordId);
     if (isNew && !(await hasSpace(life, bytes))) throw isFull(life);
     const chain = await chainAt(life, at);
     if (chain === undefined) return { type: "fenced" };
@@ -306,6 +307,43 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     }
   };
 
+  const take = async (
+    seen: Head,
+    { podId, host, recordId }: { podId: string; host: string | null; recordId: string },
+    more: { readonly isClosed?: true },
+  ): Promise<Head | undefined> => {
+    const life = await lifeOf(seen);
+    if (!life) return undefined;
+    const end = await readEnd(life);
+    if (end.isClosed) {
+      ends.set(life.logId, end);
+      return more.isClosed ? end.head : undefined;
+    }
+    const isOwn = end.head.recordId === recordId && end.head.owner === podId;
+    if (isOwn && end.head.offset === seen.offset + 1) {
+      ends.set(life.logId, end);
+      return end.head;
+    }
+    if (!isAt(end.head, seen)) return undefined;
+    // Once the logs are closed, no owner puts another stream in the place of this one.
+    if (end.isLeft && !more.isClosed && !(await keepsLife(life))) return undefined;
+    ends.set(life.logId, end);
+    marks.delete(life.logId);
+    shortened.delete(logKey(life));
+    doubted.delete(logKey(life));
+    fills.set(life.logId, { bytes: end.bytes, readMs: clock.monotonic() });
+    const term = seen.term + 1;
+    const body = toBody({ owner: podId, host, term, ...more });
+    const changes = { term, owner: podId, host };
+    const taken = await store(life, seen, { kind: "owner", recordId, body }, changes);
+    if (taken.type !== "committed") return undefined;
+    if (end.isLeft) {
+      const fields = { log: life.logId, behind: seen.offset };
+      log.error(fields, "servers have lost messages of a session log, and its owner is gone");
+    }
+    return taken.head;
+  };
+
   const openTailOf = createRecovery({ engine, deployment, log, opened });
   const openTail: StreamLog["openTail"] = async (head, onRecord) => {
     const life = await lifeOf(head);
@@ -322,39 +360,16 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     maxRecordBytes,
     maxLogBytes: deployment.maxLogBytes,
 
-    async heads() {
-      const lives = await streams.lives({ isFresh: true });
-      return Promise.all(lives.map(readHead));
-    },
-
+    heads,
     create: streams.create,
+    streams,
 
-    async take(seen, { podId, host, recordId }) {
-      const life = await lifeOf(seen);
-      if (!life) return undefined;
-      const end = await readEnd(life);
-      const isOwn = end.head.recordId === recordId && end.head.owner === podId;
-      if (isOwn && end.head.offset === seen.offset + 1) {
-        ends.set(life.logId, end);
-        return end.head;
-      }
-      if (!isAt(end.head, seen)) return undefined;
-      if (end.isLeft && !(await keepsLife(life))) return undefined;
-      ends.set(life.logId, end);
-      marks.delete(life.logId);
-      shortened.delete(life.incarnation);
-      fills.set(life.logId, { bytes: end.bytes, readMs: clock.monotonic() });
-      const term = seen.term + 1;
-      const body = toBody({ owner: podId, host, term });
-      const changes = { term, owner: podId, host };
-      const taken = await store(life, seen, { kind: "owner", recordId, body }, changes);
-      if (taken.type !== "committed") return undefined;
-      if (end.isLeft) {
-        const fields = { log: life.logId, behind: seen.offset };
-        log.error(fields, "servers have lost messages of a session log, and its owner is gone");
-      }
-      return taken.head;
+    async take(seen, owner) {
+      if (!isUnanswered(seen.logId)) return take(seen, owner, {});
+      // Its head isn't known, so that it could only be taken in vain.
+      throw unavailable(`the stream of log ${seen.logId} has no leader`);
     },
+    close: (seen, owner) => take(seen, owner, { isClosed: true }),
 
     openTail,
     recoverFrom,
@@ -364,7 +379,7 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
     lastEnd: (logId) => ends.get(logId),
     ...createRecordReads({ engine, deployment, lifeOf, opened }),
     lifeOf,
-    goneBackTo: ({ incarnation }) => shortened.get(incarnation),
+    goneBackTo: (head) => shortened.get(logKey(head)),
 
     renew(at, content) {
       const storeNew: NewLifeParts["store"] = (life, behind, { term, owner, host }, message) => {
@@ -374,7 +389,8 @@ export function createStreamLog(parts: StreamLogParts): StreamLog {
           return toBody(kind === "mark" ? message.mark : { owner, host, term });
         };
         const body = kind === "owner" ? encode() : bodyOf(life.logId, recordId, encode);
-        return store(life, behind, { kind, recordId, body }, { term, owner, host });
+        const next = { kind, recordId, body, isKept: true };
+        return store(life, behind, next, { term, owner, host });
       };
       const leave = async (life: LogLife, owner: Head): Promise<boolean> =>
         leaveAt(life, owner, await readEnd(life));
@@ -452,4 +468,9 @@ function isAt(one: Head, other: Head): boolean {
     one.offset === other.offset &&
     one.recordId === other.recordId
   );
+}
+
+/** Logs of a store that was moved here from one file share an incarnation. */
+function logKey({ logId, incarnation }: Pick<Head, "logId" | "incarnation">): string {
+  return `${logId} ${incarnation}`;
 }

@@ -76,7 +76,13 @@ export async function makeNewLife(
     const read = await streams.meta();
     const present = read.meta.logs[logId]?.incarnation;
     if (present === next.incarnation) return "made";
-    if (present !== at.incarnation) return "fenced";
+    if (present !== at.incarnation) {
+      // A server that is behind names a life before this one, or none.
+      const isOld = present === undefined || content.follows.incarnations.includes(present);
+      if (!isOld) return "fenced";
+      await sleep(clock, backoffMs(nth, random, backoff));
+      continue;
+    }
     const life = { logId, ...read.meta.logs[logId]! };
     if (!(await parts.leave(life, at))) return "fenced";
     if (!isFilled) await fill(next, at, content, parts);

@@ -3,6 +3,7 @@ import type { Head, LogRecord } from "../journal.ts";
 import { decodeRecord } from "../record-codec.ts";
 import type { StreamEngine } from "./engine.ts";
 import { decodeMessage } from "./message.ts";
+import { readInOrder } from "./ordered-reads.ts";
 import { type ReplayedRecord, startReplay } from "./replay.ts";
 import { type Deployment, type LogLife, streamName, subjectPrefix } from "./streams.ts";
 
@@ -22,10 +23,13 @@ export type RecordReads = {
     onRecord: (record: ReplayedRecord) => void,
   ): Promise<"whole" | "trimmed" | "different">;
   /**
-   * Hands over every record up to a head that the log still has, archived or not. Rejects with
-   * `store_unavailable` if the server that answers hasn't got all of them.
+   * Hands over every record up to a head that the log still has, archived or not, with its offset. Rejects
+   * with `store_unavailable` if the server that answers hasn't got all of them, or has lost them.
    */
-  readKept(head: Head, onRecord: (record: LogRecord) => void): Promise<void>;
+  readKept(
+    head: Head,
+    onRecord: (record: LogRecord, offset: number) => void | Promise<void>,
+  ): Promise<void>;
 };
 
 export type RecordReadsParts = {
@@ -67,8 +71,13 @@ export function createRecordReads(parts: RecordReadsParts): RecordReads {
       const { stream, prefix } = await placeOf(head);
       const replay = startReplay({ prefix, from: after + 1, chain, mark: undefined, opened });
       let next = after + 1;
-      for await (const stored of engine.readFrom(stream, { from: next, to: through })) {
-        if (stored.sequence > next && next === after + 1) return "trimmed";
+      for await (const stored of readInOrder(engine, {
+        stream,
+        from: next,
+        to: through,
+        lost: lostOf(head),
+      })) {
+        if (stored.sequence > next) break;
         const { record, wrong } = replay.add(stored);
         if (wrong !== undefined && next === after + 1) return "different";
         if (wrong !== undefined) throw unread(head, wrong);
@@ -86,16 +95,23 @@ export function createRecordReads(parts: RecordReadsParts): RecordReads {
       const { offset: to } = head;
       const from = (await engine.state(stream))?.firstSequence ?? to + 1;
       let last = from - 1;
-      for await (const stored of engine.readFrom(stream, { from, to })) {
+      let lastId = "";
+      for await (const stored of readInOrder(engine, { stream, from, to, lost: lostOf(head) })) {
         last = stored.sequence;
         const decoded = decodeMessage(prefix, stored);
+        if (decoded.type === "message") lastId = decoded.message.recordId;
         const isRecord = decoded.type === "message" && decoded.message.kind === "record";
-        if (isRecord) onRecord(decodeRecord(opened(decoded.message.body)));
+        if (isRecord) await onRecord(decodeRecord(opened(decoded.message.body)), stored.sequence);
       }
       if (last < to) throw unread(head, `it ends at ${last}, before ${to}`);
+      // Servers have lost messages, and have others in their places.
+      if (lastId !== head.recordId) throw unread(head, `${to} is another's`);
     },
   };
 }
+
+const lostOf = (head: Head) => (missing: number) =>
+  unread(head, `the servers have lost ${missing}`);
 
 function unread({ logId }: Head, why: string): FlotillaError {
   return new FlotillaError("store_unavailable", `log ${logId} can't be read: ${why}`);

@@ -1,8 +1,16 @@
 import type { Logger } from "../../../base/log.ts";
 import type { Head, Recovered } from "../journal.ts";
 import type { StreamEngine } from "./engine.ts";
-import { beginsLate, damaged, takenSince, unavailable } from "./log-errors.ts";
-import { decodeMark, decodeMessage, firstChain, type Mark, messageSubject } from "./message.ts";
+import { beginsLate, damaged, missing, notThere, takenSince, unavailable } from "./log-errors.ts";
+import {
+  decodeMark,
+  decodeMessage,
+  firstChain,
+  type LogMessage,
+  type Mark,
+  messageSubject,
+} from "./message.ts";
+import { readInOrder } from "./ordered-reads.ts";
 import { type Replay, type ReplayedRecord, startReplay } from "./replay.ts";
 import { type Deployment, type LogLife, streamName, subjectPrefix } from "./streams.ts";
 
@@ -32,6 +40,13 @@ export type RecoveryParts = {
   opened: (body: Uint8Array) => Uint8Array;
 };
 
+/** A mark, and which message of its log it is. */
+type MarkAt = { readonly mark: Mark; readonly at: number };
+
+/** How many messages are looked at for a mark at a time: few at first, because one is near. */
+const firstLookedAt = 64;
+const maxLookedAt = 4_096;
+
 /** Opens the tail of a log's life. */
 export type OpenTail = (
   life: LogLife,
@@ -39,20 +54,66 @@ export type OpenTail = (
 ) => Promise<LogTail>;
 
 export function createRecovery({ engine, deployment, log, opened }: RecoveryParts): OpenTail {
-  /** The last mark of a log, as far as the server that answers knows, and where it is. */
-  const readMark = async (life: LogLife): Promise<{ mark: Mark; at: number } | undefined> => {
+  const toMark = (life: LogLife, at: number, { body }: LogMessage): MarkAt => {
+    const mark = decodeMark(opened(body));
+    if (!mark) throw damaged(life, `message ${at} is no mark`);
+    if (mark.archived >= at) throw damaged(life, `mark ${at} is below what it calls archived`);
+    return { mark, at };
+  };
+
+  const readRange = (life: LogLife, from: number, to: number) =>
+    readInOrder(engine, {
+      stream: streamName(deployment, life),
+      from,
+      to,
+      lost: (lost, found) => damaged(life, `${lost} is missing: ${found} follows`),
+    });
+
+  /** The last mark of a log, as far as the server that answers knows. */
+  const readMark = async (life: LogLife): Promise<MarkAt | undefined> => {
     const prefix = subjectPrefix(deployment, life);
     const subject = messageSubject(prefix, "mark");
     const stored = await engine.lastOn(streamName(deployment, life), subject);
-    const decoded = stored && decodeMessage(prefix, stored);
-    if (decoded?.type !== "message") return undefined;
-    const mark = decodeMark(opened(decoded.message.body));
-    if (!mark) throw damaged(life, `message ${stored!.sequence} is no mark`);
-    return { mark, at: stored!.sequence };
+    if (!stored) return undefined;
+    const decoded = decodeMessage(prefix, stored);
+    if (decoded.type === "message") return toMark(life, stored.sequence, decoded.message);
+    return markBeside(life, stored.sequence);
+  };
+
+  /**
+   * The last mark of a log that has a message on its subject that is none. It is looked for from the end down,
+   * since an owner marks its log every second or so, and from the end, since the server that knew this message as
+   * the last one may be behind. What isn't a mark is told of by the replay.
+   */
+  const markBeside = async (life: LogLife, stray: number): Promise<MarkAt | undefined> => {
+    const stream = streamName(deployment, life);
+    const prefix = subjectPrefix(deployment, life);
+    const subject = messageSubject(prefix, "mark");
+    const state = await engine.state(stream);
+    if (!state) throw missing(life);
+    const { firstSequence, lastSequence } = state;
+    let count = firstLookedAt;
+    for (let to = lastSequence; to >= firstSequence; to -= count, count = maxLookedAt) {
+      const from = Math.max(firstSequence, to - count + 1);
+      let next = from;
+      let found: { readonly at: number; readonly message: LogMessage } | undefined;
+      for await (const stored of readRange(life, from, to)) {
+        if (stored.sequence > next) throw beginsLate(life, next, stored.sequence);
+        next++;
+        if (stored.subject !== subject) continue;
+        const decoded = decodeMessage(prefix, stored);
+        if (decoded.type === "message") found = { at: stored.sequence, message: decoded.message };
+      }
+      if (next <= to) throw notThere(life, next);
+      if (found) return toMark(life, found.at, found.message);
+    }
+    // A log is trimmed up to what a mark above that calls archived, which a server has that has trimmed it.
+    if (firstSequence <= life.firstSequence) return undefined;
+    const why = `it begins at ${firstSequence} and has no mark, and message ${stray} in place of one isn't Flotilla's`;
+    throw damaged(life, `${why}: put back copies of the servers' folders`);
   };
 
   return async (life, onRecord) => {
-    const stream = streamName(deployment, life);
     const found = await readMark(life);
     const from = found ? found.mark.archived + 1 : life.firstSequence;
     const chain = found?.mark.chain ?? firstChain(life.incarnation);
@@ -60,11 +121,9 @@ export function createRecovery({ engine, deployment, log, opened }: RecoveryPart
     const replay: Replay = startReplay({ prefix, from, chain, mark: found?.mark, opened });
 
     const readTo = async (offset: number): Promise<void> => {
-      for await (const stored of engine.readFrom(stream, { from: replay.next, to: offset })) {
-        // The mark may be an old one, of a server that is behind.
-        if (replay.next === from && stored.sequence > from) {
-          throw beginsLate(life, from, stored.sequence);
-        }
+      for await (const stored of readRange(life, replay.next, offset)) {
+        // The mark may be an old one, of a server that is behind, and the log be trimmed up to a newer one.
+        if (stored.sequence > replay.next) throw beginsLate(life, replay.next, stored.sequence);
         const { record, wrong } = replay.add(stored);
         if (wrong !== undefined) throw damaged(life, wrong);
         if (record) onRecord(record);

@@ -52,7 +52,9 @@ export function startReplay({
   mark: markBefore,
   opened,
 }: ReplayStart): Replay {
-  const busy = new Map(markBefore?.busy.map((header) => [header.sessionId, header]));
+  const busy = new Map<string, Header>();
+  /** Sessions with a record behind where this begins. */
+  const replayed = new Set<string>();
   let mark = markBefore;
   let next = from;
   let chain = chainBefore;
@@ -82,6 +84,10 @@ export function startReplay({
       const body = opened(message.body);
       if (message.kind === "mark") {
         mark = decodeMark(body);
+        // Every mark behind which this begins is met, also one that the server asked for it didn't know.
+        for (const header of mark?.busy ?? []) {
+          if (!replayed.has(header.sessionId)) busy.set(header.sessionId, header);
+        }
         return mark ? {} : { wrong: `${sequence} is no mark` };
       }
       record = decodeRecord(body);
@@ -89,6 +95,7 @@ export function startReplay({
       return { wrong: `${sequence} can't be read: ${messageOf(error)}` };
     }
     for (const header of record.headers) {
+      replayed.add(header.sessionId);
       const isBusy = header.work !== null && header.status !== "deleted";
       if (isBusy) busy.set(header.sessionId, header);
       else busy.delete(header.sessionId);

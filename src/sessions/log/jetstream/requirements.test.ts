@@ -7,7 +7,8 @@ import {
   refuseServers,
   warnOfServers,
 } from "./requirements.ts";
-import { decodeMeta, type Deployment, logStream, metaStream, refuseStream } from "./streams.ts";
+import { refuseStream } from "./changed-streams.ts";
+import { decodeMeta, type Deployment, logStream, metaStream } from "./streams.ts";
 import { toBody } from "./message.ts";
 
 const sound: ServerFacts = {
@@ -16,6 +17,7 @@ const sound: ServerFacts = {
   maxPayloadBytes: 8 * 1_024 * 1_024,
   flushes: [true, true, true],
   versions: ["2.15.1", "2.15.1", "2.15.1"],
+  silent: [],
 };
 const wanted = { replicas: 3, durability: "flushed" } as const;
 const deployment: Deployment = {
@@ -45,6 +47,8 @@ describe("servers", () => {
     [{ maxPayloadBytes: 1_024 * 1_024 }, /max_payload .* set it to 8MB/],
     [{ flushes: [] }, /set nats\.monitor .* or nats\.durability to "replicas"/],
     [{ flushes: [true, false, true] }, /set sync_interval to always/],
+    [{ flushes: [true], silent: ["n3"] }, /^n3$/],
+    [{ flushes: [], silent: ["n1", "n2", "n3"] }, /^n1$/],
     [{ flushes: [true] }, /nats\.monitor tells of 1 of 3 NATS servers: name .* every server/],
     [{ versions: ["2.15.1", "2.10.4"] }, /2\.10\.4 is too old/],
   ])("that don't are refused, with what to set: %j", (changes, sentence) => {
@@ -56,11 +60,12 @@ describe("servers", () => {
     expect(refuseServers({ ...sound, flushes: flushes.flat() }, weaker)).toBeUndefined();
   });
 
-  test("are warned of if their version can stop taking writes", () => {
-    const versions = ["2.15.1"];
-    expect(warnOfServers({ version: "2.14.5", versions })).toMatch(/run 2\.14\.6 or later/);
-    expect(warnOfServers({ version: "2.14.6", versions })).toBeUndefined();
-    const others = { version: "2.15.1", versions: ["2.15.1", "2.12.12"] };
+  test("are warned of if their version can stop taking writes, or one says nothing", () => {
+    const known = { versions: ["2.15.1"], silent: [] };
+    expect(warnOfServers({ ...known, version: "2.14.5" })).toMatch(/run 2\.14\.6 or later/);
+    expect(warnOfServers({ ...known, version: "2.14.6" })).toBeUndefined();
+    expect(warnOfServers({ ...known, version: "2.15.1", silent: ["n3"] })).toBe("n3");
+    const others = { ...known, version: "2.15.1", versions: ["2.15.1", "2.12.12"] };
     expect(warnOfServers(others)).toMatch(/2\.12\.12 can stop taking writes/);
   });
 

@@ -27,7 +27,7 @@ export function maxBodyBytes({ maxPayloadBytes }: ServerFacts): number {
 
 /** Says why the servers can't keep logs, and what to set. Undefined: they can. */
 export function refuseServers(facts: ServerFacts, wanted: Requirements): string | undefined {
-  const { version, versions, hasJetStream, maxPayloadBytes, flushes } = facts;
+  const { version, versions, hasJetStream, maxPayloadBytes, flushes, silent } = facts;
   const old = [version, ...versions].find((each) => isBefore(each, oldestVersion));
   if (old !== undefined) {
     return `nats-server ${old} is too old: run ${soundVersion.join(".")} or later on every server`;
@@ -39,23 +39,28 @@ export function refuseServers(facts: ServerFacts, wanted: Requirements): string 
     return `max_payload of the NATS servers is ${maxPayloadBytes} bytes: set it to 8MB, 4MB at least`;
   }
   if (wanted.durability === "replicas") return undefined;
+  if (flushes.includes(false)) {
+    return 'a NATS server acknowledges before it flushes: set sync_interval to always in its jetstream config, or nats.durability to "replicas"';
+  }
+  if (silent.length > 0 && flushes.length < quorumOf(wanted)) return silent[0];
   if (flushes.length === 0) {
     return 'whether the NATS servers flush before they acknowledge isn\'t known: set nats.monitor to their monitoring addresses, or nats.durability to "replicas"';
   }
-  if (flushes.length < wanted.replicas) {
+  if (flushes.length + silent.length < wanted.replicas) {
     return `nats.monitor tells of ${flushes.length} of ${wanted.replicas} NATS servers: name the monitoring address of every server`;
-  }
-  if (flushes.includes(false)) {
-    return 'a NATS server acknowledges before it flushes: set sync_interval to always in its jetstream config, or nats.durability to "replicas"';
   }
   return undefined;
 }
 
-/** A version that works and is known for a fault, as a sentence for the operator. */
+const quorumOf = ({ replicas }: Requirements): number => Math.floor(replicas / 2) + 1;
+
+/** What works and should be mended, as a sentence for the operator: a server that is gone, or has a known fault. */
 export function warnOfServers({
   version,
   versions,
-}: Pick<ServerFacts, "version" | "versions">): string | undefined {
+  silent,
+}: Pick<ServerFacts, "version" | "versions" | "silent">): string | undefined {
+  if (silent.length > 0) return silent[0];
   const faulty = [version, ...versions].find((each) => isBefore(each, soundVersion));
   if (faulty === undefined) return undefined;
   return `nats-server ${faulty} can stop taking writes while it reports health: run ${soundVersion.join(".")} or later`;
@@ -147,10 +152,14 @@ async function drained(messages: AsyncIterable<unknown>): Promise<void> {
   for await (const _ of messages) continue;
 }
 
-/** Throws the reason why a pod can't start on these servers. */
+/**
+ * Throws the reason why a pod can't start on these servers. While logs are made or moved there, each has to say
+ * that it flushes; a pod of logs that are there starts beside a server that is gone.
+ */
 export async function checkServers(
   engine: Pick<StreamEngine, "facts">,
   wanted: Requirements,
+  { haveLogs }: { haveLogs: () => Promise<boolean> },
 ): Promise<ServerFacts> {
   const facts = await engine.facts().catch((error: unknown) => {
     const mayNot = mayNotOf(error);
@@ -158,6 +167,8 @@ export async function checkServers(
   });
   const why = refuseServers(facts, wanted);
   if (why !== undefined) throw new FlotillaError("unsupported", why);
+  const [silent] = wanted.durability === "flushed" ? facts.silent : [];
+  if (silent !== undefined && !(await haveLogs())) throw new FlotillaError("unavailable", silent);
   return facts;
 }
 

@@ -23,6 +23,13 @@ export type LogLife = {
   readonly firstSequence: number;
   /** The lives before it, if servers have lost messages of those. */
   readonly follows?: EarlierLives;
+  /**
+   * What its stream is named by, where the log came from the database: it may have been on streams before,
+   * which are still there, under the same incarnation. Default: the incarnation.
+   */
+  readonly stream?: string;
+  /** The last term before its first message, where the log came from the database. Default 0. */
+  readonly term?: number;
 };
 
 /**
@@ -34,35 +41,66 @@ export type EarlierLives = {
   readonly archived: number;
 };
 
+export type MetaState = (typeof metaStates)[number];
+
+const metaStates = ["prepared", "moving", "live", "closed"] as const;
+
 /** What the message of the stream `META` says. */
 export type Meta = {
   readonly clusterId: string;
-  /** `prepared`: the streams are being made. `closed`: the logs live elsewhere now. */
-  readonly state: "prepared" | "live" | "closed";
+  /**
+   * `prepared`: the streams are being made. `moving`: they are being made for logs that are in the database,
+   * and no pod takes them yet. `closed`: the logs go back to the database, or are there.
+   */
+  readonly state: MetaState;
   readonly logs: readonly Omit<LogLife, "logId">[];
+  /**
+   * What processes of the deployment sign their envelopes with, encoded as records are: a copy of what the
+   * database has, for a pod that starts while that is away.
+   */
+  readonly secret?: string;
 };
 
 /** Ten minutes of 130 messages a second that no archive takes, and what is kept besides. */
 export const usualLogBytes = 256 * 1_024 * 1_024;
+/** Tens of thousands of throttles and keys. */
+const maxShareBytes = 64 * 1_024 * 1_024;
+/** Longer than any lease with the longest call, of which each may take a day. */
+const shareAgeMs = 3 * 86_400_000;
+/** Names no throttle: permissions are tried with it. */
+const probedHash = "0";
 const incarnationForm = /^[A-Za-z0-9_-]{1,64}$/;
 /** Log ids are dealt to 256 groups of sessions. */
 const maxLogs = 256;
 
-export function streamName({ namespace }: Deployment, { logId, incarnation }: LogLife): string {
-  return `FLOTILLA_${namespace}_${logId}_${incarnation}`;
+export function streamName({ namespace }: Deployment, life: LogLife): string {
+  return `FLOTILLA_${namespace}_${life.logId}_${streamOf(life)}`;
+}
+
+function streamOf({ stream, incarnation }: LogLife): string {
+  return stream ?? incarnation;
 }
 
 /** The prefix of the subjects of a log's messages. */
-export function subjectPrefix({ namespace }: Deployment, { logId, incarnation }: LogLife): string {
-  return `flotilla.${namespace}.log.${logId}.${incarnation}`;
+export function subjectPrefix({ namespace }: Deployment, life: LogLife): string {
+  return `flotilla.${namespace}.log.${life.logId}.${streamOf(life)}`;
 }
 
-export function metaStreamName({ namespace }: Deployment): string {
+export function metaStreamName({ namespace }: Pick<Deployment, "namespace">): string {
   return `FLOTILLA_${namespace}_META`;
 }
 
-export function metaSubject({ namespace }: Deployment): string {
+export function metaSubject({ namespace }: Pick<Deployment, "namespace">): string {
   return `flotilla.${namespace}.meta`;
+}
+
+export function shareStreamName({ namespace }: Pick<Deployment, "namespace">): string {
+  return `FLOTILLA_${namespace}_SHARES`;
+}
+
+/** The subject of a throttle's document, which a hash names. */
+export function shareSubject({ namespace }: Pick<Deployment, "namespace">, hash: string): string {
+  return `flotilla.${namespace}.share.${hash}`;
 }
 
 /** All streams of a deployment, each with the subjects that are published to it. */
@@ -73,6 +111,7 @@ export function publishedStreams(
   const kinds = ["record", "owner", "mark"] as const;
   return [
     { stream: metaStreamName(deployment), subjects: [metaSubject(deployment)] },
+    { stream: shareStreamName(deployment), subjects: [shareSubject(deployment, probedHash)] },
     ...lives.map((life) => ({
       stream: streamName(deployment, life),
       subjects: kinds.map((kind) => messageSubject(subjectPrefix(deployment, life), kind)),
@@ -107,6 +146,24 @@ export function metaStream(deployment: Deployment): StreamSettings {
   };
 }
 
+/**
+ * One document for each throttle and key. What no pod has written for three days has no share left in it, and
+ * where documents would take more, the one goes that was written longest ago: pods that have a share of it make it again.
+ */
+export function shareStream(deployment: Deployment): StreamSettings {
+  return {
+    ...durable(deployment),
+    name: shareStreamName(deployment),
+    subjects: [shareSubject(deployment, "*")],
+    discard: "old",
+    maxBytes: maxShareBytes,
+    maxPerSubject: 1,
+    maxAgeMs: shareAgeMs,
+    firstSequence: 1,
+    metadata: metadataOf(deployment, "shares"),
+  };
+}
+
 function durable({ replicas }: Deployment) {
   return {
     storage: "file",
@@ -124,39 +181,6 @@ function metadataOf({ clusterId }: Deployment, incarnation: string): Record<stri
   return { "flotilla.cluster": clusterId, "flotilla.incarnation": incarnation };
 }
 
-/** Says what is wrong with a stream that is there, and what to do. Undefined: it is as it was made. */
-export function refuseStream(wanted: StreamSettings, found: StreamSettings): string | undefined {
-  const cluster = found.metadata["flotilla.cluster"];
-  if (cluster !== wanted.metadata["flotilla.cluster"]) {
-    const whose = cluster === undefined ? "isn't Flotilla's" : "belongs to another deployment";
-    return `the stream ${wanted.name} ${whose}: set nats.namespace to one that is free in this account`;
-  }
-  const changed = comparedSettings.filter(
-    (each) => JSON.stringify(wanted[each]) !== JSON.stringify(found[each]),
-  );
-  if (changed.length === 0) return undefined;
-  const differences = changed.map(
-    (each) => `${each} is ${JSON.stringify(found[each])}, not ${JSON.stringify(wanted[each])}`,
-  );
-  return `the stream ${wanted.name} was changed by hand: set it back (${differences.join("; ")})`;
-}
-
-const comparedSettings = [
-  "subjects",
-  "storage",
-  "replicas",
-  "discard",
-  "maxBytes",
-  "maxMessages",
-  "maxPerSubject",
-  "maxAgeMs",
-  "firstSequence",
-  "allowDirect",
-  "denyDelete",
-  "isCompressed",
-  "isForeign",
-] as const satisfies readonly (keyof StreamSettings)[];
-
 export function livesOf(meta: Meta): LogLife[] {
   return meta.logs.map((each, logId) => ({ logId, ...each }));
 }
@@ -165,22 +189,28 @@ export function livesOf(meta: Meta): LogLife[] {
 export function decodeMeta(body: Uint8Array): Meta | undefined {
   const found = fromBody(body);
   if (typeof found !== "object" || found === null) return undefined;
-  const { clusterId, state, logs } = found as Record<string, unknown>;
+  const { clusterId, state, logs, secret } = found as Record<string, unknown>;
   if (typeof clusterId !== "string" || clusterId === "") return undefined;
-  if (state !== "prepared" && state !== "live" && state !== "closed") return undefined;
+  if (!isMetaState(state)) return undefined;
   if (!Array.isArray(logs) || logs.length === 0 || logs.length > maxLogs) return undefined;
   if (!logs.every(isLife)) return undefined;
-  return { clusterId, state, logs };
+  return { clusterId, state, logs, ...(typeof secret === "string" && { secret }) };
+}
+
+function isMetaState(found: unknown): found is MetaState {
+  return metaStates.some((each) => each === found);
 }
 
 function isLife(found: unknown): found is Meta["logs"][number] {
   if (typeof found !== "object" || found === null) return false;
-  const { incarnation, firstSequence, follows } = found as Record<string, unknown>;
+  const { incarnation, firstSequence, follows, stream, term } = found as Record<string, unknown>;
   return (
     isIncarnation(incarnation) &&
     Number.isSafeInteger(firstSequence) &&
     (firstSequence as number) >= 1 &&
-    (follows === undefined || isEarlier(follows))
+    (follows === undefined || isEarlier(follows)) &&
+    (stream === undefined || isIncarnation(stream)) &&
+    (term === undefined || (Number.isSafeInteger(term) && (term as number) >= 0))
   );
 }
 

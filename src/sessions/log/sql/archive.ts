@@ -17,6 +17,8 @@ const watermarks = table("log_watermark");
 const aside = table("archive_aside");
 const messages = table("message");
 const sessions = table("session");
+/** Where logs are in the database, its sessions are changed by what is stored there, and by nothing else. */
+const areOnStreams = sql`exists (select 1 from ${table("log_place")} where place = 'nats')`;
 const columns = sql`log_id, incarnation, log_offset, record_id, chain`;
 
 /** Up to where the database has the records of a log. */
@@ -70,7 +72,7 @@ export function readFirstWatermark(): Statement {
 }
 
 /**
- * The first watermark of a log, unless it has one, or sessions have offsets of another log, which no later
+ * The first watermark of a log on streams, unless it has one, or sessions have offsets of another log, which no later
  * record of this one would replace.
  */
 export function insertWatermark(first: Watermark): Statement {
@@ -79,7 +81,8 @@ export function insertWatermark(first: Watermark): Statement {
     insert into ${watermarks} (log_id, incarnation, log_offset, record_id, chain, flush_id)
     select cast(${logId} as integer), ${incarnation}, cast(${offset} as bigint), ${recordId},
       ${chain}, ''
-    where not exists (select 1 from ${sessions} where log_id = ${logId} and last_offset > ${offset})
+    where ${areOnStreams}
+      and not exists (select 1 from ${sessions} where log_id = ${logId} and last_offset > ${offset})
     on conflict (log_id) do nothing`;
 }
 
@@ -92,8 +95,9 @@ export function moveToLife(from: Watermark, to: Watermark): Statement {
 }
 
 /**
- * Moves the watermark of a log, and stores what its records up to there have changed. Its first statement
- * returns a row if it has moved; if not, the others store nothing.
+ * Moves the watermark of a log on streams, and stores what its records up to there have changed. Its first
+ * statement returns a row if it has moved; if not, the others store nothing. One that waits for the transaction
+ * which moves the logs back finds no watermark.
  */
 export function storeFlush({ from, to, flushId, changes, aside: items }: Flush): Statement[] {
   const { logId, incarnation, offset, recordId, chain } = to;
@@ -103,6 +107,7 @@ export function storeFlush({ from, to, flushId, changes, aside: items }: Flush):
     update ${watermarks} set log_offset = ${offset}, record_id = ${recordId}, chain = ${chain},
       flush_id = ${flushId}, moved_at = ${now}
     where log_id = ${logId} and incarnation = ${incarnation} and log_offset = ${from}
+      and ${areOnStreams}
     ${returning(columns, {
       after: sql`
         select ${columns} from ${watermarks} where log_id = ${logId} and flush_id = ${flushId}`,
@@ -116,8 +121,16 @@ export function storeFlush({ from, to, flushId, changes, aside: items }: Flush):
   ];
 }
 
+/** Keeps records that can't be stored, whatever the watermark of their log is. */
+export function storeAside(
+  life: Pick<Watermark, "logId" | "incarnation">,
+  items: readonly AsideItem[],
+): Statement[] {
+  return items.map((item) => insertAside(life, item, sql`1 = 1`));
+}
+
 function insertAside(
-  { logId, incarnation }: Watermark,
+  { logId, incarnation }: Pick<Watermark, "logId" | "incarnation">,
   item: AsideItem,
   isMoved: Statement,
 ): Statement {

@@ -25,6 +25,12 @@ export function readHeads(): Statement {
 }
 
 /**
+ * Part of every statement that moves a head: true while the logs are in the database. A pod that was paused
+ * while they were moved to streams stores nothing there that streams lack.
+ */
+const areHere = sql`exists (select 1 from ${places} where place = 'sql')`;
+
+/**
  * Creates all logs or none. When several processes try at once, all but the first insert nothing. The
  * offsets start after everything stored, in case the store had other logs before. None are created where
  * logs are elsewhere.
@@ -42,7 +48,7 @@ export function insertHeads(incarnations: readonly string[]): Statement[] {
         (select coalesce(max(last_offset), 0) from ${table("session")})
       from ${fresh} fresh
       where not exists (select 1 from ${heads})
-        and exists (select 1 from ${places} where place = 'sql')`,
+        and ${areHere}`,
   ];
 }
 
@@ -52,7 +58,7 @@ export function readPlace(): Statement {
 }
 
 /** The step of the schema that knows of it. Pods of earlier releases would create logs in the database. */
-const placeVersion = 7;
+export const placeVersion = 7;
 
 /**
  * Moves the logs to streams, while there are none in the database. The lock is the one that logs are created
@@ -99,7 +105,7 @@ export function moveHeads(records: readonly RecordPlace[]): Statement {
     where log_id = to_log and incarnation = in_incarnation and term = in_term
       and ((log_offset = from_offset and record_id = from_record)
         or (log_offset = from_offset + 1 and record_id = to_record))
-      and ${inOrder(records.map(({ at }) => at))}
+      and ${areHere} and ${inOrder(records.map(({ at }) => at))}
     ${returning(columns, {
       after: sql`
         select ${columns} from ${heads} join ${moves} moves
@@ -138,6 +144,7 @@ export function takeHead(
       and ((term = ${seen.term} and log_offset = ${seen.offset} and record_id = ${seen.recordId})
         or (term = ${term} and log_offset = ${seen.offset + 1} and record_id = ${recordId}
           and owner = ${podId}))
+      and ${areHere}
     ${returning(columns, {
       after: sql`${headOf(seen, { term, recordId })} and owner = ${podId}`,
     })}`;
@@ -161,7 +168,7 @@ export function beatHeads(podId: string, logs: OwnedLogs): Statement {
   return sql`
     update ${heads} set beat = beat + 1 from ${own} own
     where ${heads}.log_id = own.log_id and ${heads}.term = own.term and owner = ${podId}
-      and ${inOrder(logs)}
+      and ${areHere} and ${inOrder(logs)}
     ${returning(sql`${heads}.log_id`, {
       after: sql`
         select head.log_id from ${heads} head

@@ -39,11 +39,14 @@ export function readBusy(logId: number): Statement {
   return sql`select header from ${sessions} where log_id = ${logId} and state <> 'idle'`;
 }
 
+export type RowsPage = { after: number; upTo?: number; limit: number; maxBytes?: number };
+
 export function readEntries(
   sessionId: string,
-  { after, limit: maxEntries, maxBytes }: { after: number; limit: number; maxBytes?: number },
+  { after, upTo, limit: maxEntries, maxBytes }: RowsPage,
 ): Statement {
-  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after}`;
+  const end = upTo === undefined ? sql`` : sql`and seq <= ${upTo}`;
+  const from = sql`from ${messages} where session_id = ${sessionId} and seq > ${after} ${end}`;
   if (maxBytes === undefined)
     return sql`select ${entryNames} ${from} order by seq ${limit(maxEntries)}`;
   const page = { ...entryPage, order: "asc", from, limit: maxEntries, maxBytes } as const;
@@ -69,10 +72,11 @@ export function readTail(
     where session_id = ${sessionId} and ${isAmong(keys, sql`seq`)} order by seq desc`;
 }
 
-export function readNewest(sessionId: string, messageId: string): Statement {
+export function readNewest(sessionId: string, messageId: string, upTo?: number): Statement {
+  const end = upTo === undefined ? sql`` : sql`and seq <= ${upTo}`;
   return sql`
     select ${entryNames} from ${messages}
-    where session_id = ${sessionId} and message_id = ${messageId}
+    where session_id = ${sessionId} and message_id = ${messageId} ${end}
     order by seq desc ${limit(1)}`;
 }
 

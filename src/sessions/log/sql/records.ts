@@ -1,8 +1,10 @@
 import { insertDecided } from "../../../audit/sql.ts";
+import { deleteReferencesOf } from "../../../files/sql/files.ts";
 import { addTenantCounts } from "../../../quotas/sql.ts";
 import { innerRanges } from "../../../steps/key.ts";
 import {
   type Columns,
+  forUpdate,
   isAmong,
   now,
   rowAddress,
@@ -19,6 +21,7 @@ import { type Header, sessionStateOf } from "../../conversation/header.ts";
 import type { Changes } from "../changes.ts";
 import { entryBody } from "../entry-body.ts";
 import type { LogRecord } from "../journal.ts";
+import { heldSeqOf } from "./forks.ts";
 import { moveHeads } from "./heads.ts";
 import {
   loggedOf,
@@ -272,12 +275,17 @@ function insertTurns(records: readonly PlacedChanges[], when: StoredNow): Statem
     on conflict do nothing`;
 }
 
+/** Entries that forks begin with stay. A fork of it that is being made waits for this, or this for that. */
 function deleteContent(records: readonly PlacedChanges[], when: StoredNow): Statement[] {
   const ids = storedSessions(records, ({ deleted }) => deleted, when);
   return [
-    sql`delete from ${messages} where ${isAmong(ids, sql`session_id`)}`,
+    sql`select session_id from ${sessions} where ${isAmong(ids, sql`session_id`)} ${forUpdate}`,
+    sql`
+      delete from ${messages}
+      where ${isAmong(ids, sql`session_id`)} and seq > ${heldSeqOf(sql`${messages}.session_id`)}`,
     sql`delete from ${turns} where ${isAmong(ids, sql`session_id`)}`,
     deleteLinksFromSessions(ids),
+    ...deleteReferencesOf("session", ids),
   ];
 }
 

@@ -159,9 +159,9 @@ export function codecContract(harness: () => CodecHarness): void {
       message: "stored value not decoded",
       reason: 'there is no key "one"',
     });
-    // With the key it runs.
-    await first.tasks.retry(locked.taskId);
+    // With the key it runs. The pod that hasn't got it would fail it once more.
     await pod.stop();
+    await first.tasks.retry(locked.taskId);
     await using whole = await startPod({
       ...settings,
       store,

@@ -8,8 +8,8 @@ import {
   startedTask,
   time,
   wholeNumber,
-} from "./schema.ts";
-import { sessionErrors, sessionPath } from "./sessions.schema.ts";
+} from "../schema.ts";
+import { sessionErrors, sessionPath } from "../sessions.schema.ts";
 
 const usage = named(
   "Usage",
