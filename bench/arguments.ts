@@ -90,6 +90,7 @@ const sessionWorks = [
   "acked",
   "append",
   "fanout",
+  "forks",
   "replay",
   "idle",
   "turns",
@@ -98,7 +99,18 @@ const sessionWorks = [
   "pods-acked",
   "growth",
 ];
-const clusterWorks = ["append", "acked", "replay", "hop", "archive", "idle", "deploy", "failover"];
+const clusterWorks = [
+  "append",
+  "acked",
+  "replay",
+  "hop",
+  "archive",
+  "idle",
+  "deploy",
+  "promote",
+  "away",
+  "failover",
+];
 const serverWorks = ["requests", "bulk", "acts", "audit"];
 const dashboardWorks = ["answers", "loads", "events", "frames", "drain"];
 const agentWorks = ["call", "turns", "bytes", "resume", "silence"];

@@ -6,9 +6,11 @@ import { withTimeout } from "../src/base/timeout.ts";
 import { getParts, missing, parts } from "../test/parts.ts";
 import { startNatsCluster } from "../test/nats/server.ts";
 import { measureArchive, measureIdle } from "./cluster/archive.ts";
+import { measureAway } from "./cluster/away.ts";
 import { measureDeploy } from "./cluster/deploy.ts";
 import { measureFailover } from "./cluster/failover.ts";
 import { goals } from "./cluster/goals.ts";
+import { measurePromote } from "./cluster/promote.ts";
 import { type ClusterSite, measureAcked, measureAppend, measureReplay } from "./cluster/works.ts";
 import { diskFolder } from "./folder.ts";
 import { sayGoals } from "./goals.ts";
@@ -31,6 +33,8 @@ const sizes = {
     archive: { clients: 50, perSecond: 500, warmMs: 3_000, runMs: 8_000 },
     idle: { settleMs: 5_000, runMs: 30_000 },
     deploy: { rounds: 1, turnMs: 8_000, settleMs: 4_000 },
+    away: { rounds: 1, settleMs: 3_000, awayMs: 60_000 },
+    promote: { rounds: 1, tasks: 1_000_000, runs: 10_000, sessions: 1_000, settleMs: 3_000 },
     failover: { rounds: 3, settleMs: 1_500 },
   },
   quick: {
@@ -42,6 +46,8 @@ const sizes = {
     archive: { clients: 20, perSecond: 500, warmMs: 500, runMs: 1_500 },
     idle: { settleMs: 1_000, runMs: 4_000 },
     deploy: { rounds: 1, turnMs: 1_500, settleMs: 500 },
+    away: { rounds: 1, settleMs: 500, awayMs: 5_000 },
+    promote: { rounds: 1, tasks: 5_000, runs: 100, sessions: 50, settleMs: 500 },
     failover: { rounds: 1, settleMs: 500 },
   },
 } as const;
@@ -50,6 +56,8 @@ const sizes = {
 const defaultLogs = 8;
 /** A kind of work that takes longer has hung, and the others are to be measured all the same. */
 const workLimitMs = 400_000;
+/** A million rows are copied and compared in every round. */
+const promoteLimitMs = 1_800_000;
 /** Each log reserves its space for as long as its stream is there. */
 const maxFileStore = "200GB";
 
@@ -77,6 +85,8 @@ export async function bench(options: BenchOptions): Promise<Report> {
     archive: (site) => measureArchive(site, size.archive),
     idle: (site) => measureIdle(site, size.idle),
     deploy: (site) => measureDeploy(site, of(size.deploy)),
+    away: (site) => measureAway(site, of(size.away)),
+    promote: (site) => measurePromote(site, of(size.promote)),
     failover: (site) => measureFailover(site, of(size.failover)),
   };
   const works: Work[] = [];
@@ -91,9 +101,10 @@ export async function bench(options: BenchOptions): Promise<Report> {
       opened.defer(() => nats.stop());
       servers ||= `three nats-servers ${await versionOf(nats.servers[0]!)} (sync_interval always, 3 replicas)`;
       progress(`${name}: on ${servers}`);
-      const late = () => new Error(`it took longer than ${workLimitMs / 1_000} s`);
+      const limitMs = name === "promote" ? promoteLimitMs : workLimitMs;
+      const late = () => new Error(`it took longer than ${limitMs / 1_000} s`);
       const measured = measure({ options, rounds, nats, logs });
-      works.push(...(await withTimeout(systemClock, workLimitMs, measured, late)));
+      works.push(...(await withTimeout(systemClock, limitMs, measured, late)));
     } catch (error) {
       failures.push(`${name} FAILED: ${messageOf(error)}`);
       progress(failures.at(-1)!);
@@ -105,7 +116,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
     servers: { nats: servers },
     systems: {
       flotilla:
-        "the log of sessions on these servers; for hop, archive, idle, deploy and failover, pods whose logs are there",
+        "the log of sessions on these servers; for hop, archive, idle, deploy, away, promote and failover, pods whose logs are there or go there",
       bare: "the servers alone: fenced publishes of the same bytes, one at a time on each log; an ordered consumer",
       bus: "pods whose logs are in Postgres, and which reach each other through these servers",
       rows: "pods whose logs are in Postgres, and which reach each other through rows of it",

@@ -5,6 +5,7 @@ import type { BenchOptions } from "./run.ts";
 import { measureAcked } from "./sessions/acked.ts";
 import { measureAppend } from "./sessions/append.ts";
 import { measureFanout } from "./sessions/fanout.ts";
+import { measureForks } from "./sessions/forks.ts";
 import { goals } from "./sessions/goals.ts";
 import { measureIdle } from "./sessions/idle.ts";
 import { measureGrowth } from "./sessions/growth.ts";
@@ -30,6 +31,7 @@ const sizes = {
       runMs: 5_000,
     },
     fanout: { subscribers: 1_000, repeats: 100 },
+    forks: { entries: 100_000, readEntries: 10_000, fileBytes: 16 * 1024 ** 2, repeats: 15 },
     replay: { entries: 10_000, repeats: 5 },
     idle: { sockets: 15_000, processes: 2 },
     turns: { turns: 100, chunks: 250, perSecond: 50 },
@@ -49,6 +51,7 @@ const sizes = {
       runMs: 700,
     },
     fanout: { subscribers: 200, repeats: 10 },
+    forks: { entries: 2_000, readEntries: 4_000, fileBytes: 4 * 1024 ** 2, repeats: 5 },
     replay: { entries: 1_000, repeats: 2 },
     idle: { sockets: 1_000, processes: 1 },
     turns: { turns: 20, chunks: 50, perSecond: 50 },
@@ -73,6 +76,7 @@ export async function bench(options: BenchOptions): Promise<Report> {
     append: () => measureAppend(site, size.append),
     fanout: () => measureFanout(site, size.fanout),
     replay: () => measureReplay(site, size.replay),
+    forks: () => measureForks(site, size.forks),
     turns: () => measureTurns(site, size.turns),
     restart: () => measureRestart(site, restart),
     // What the store is makes no difference to a socket that does nothing.

@@ -11,12 +11,13 @@ import {
   type BenchPod,
   countsOf,
   makeSessions,
+  namespace,
   openPods,
   type Pods,
   sessionPerLog,
 } from "./pods.ts";
-import { type ClusterSite, startWriter } from "./works.ts";
-import type { Written } from "./writer.ts";
+import { watchElections } from "./elections.ts";
+import type { ClusterSite } from "./works.ts";
 
 export type FailoverWork = {
   readonly rounds: number;
@@ -31,8 +32,8 @@ const lookEveryMs = 100;
 
 /**
  * How long callers of other pods have no ack: after a pod was killed, after it was paused, after the server
- * was killed that leads all logs, and after both were killed at once. Beside the last two, the same of the
- * engine alone, whose streams the same server leads: that is the election.
+ * was killed that leads all logs, and after both were killed at once. Beside the last two, how long the
+ * streams of the same logs had no leader: that is the election.
  */
 export async function measureFailover(site: ClusterSite, work: FailoverWork): Promise<Work[]> {
   const { nats, options } = site;
@@ -99,29 +100,33 @@ export async function measureFailover(site: ClusterSite, work: FailoverWork): Pr
 
   const elections = { server: [] as number[], both: [] as number[] };
   const withServer = { server: [] as number[], both: [] as number[] };
+  const over = { server: [] as number[], both: [] as number[] };
   for (const kind of ["server", "both"] as const) {
     for (let round = 1; round <= work.rounds; round++) {
       const server = nats.servers[round % nats.servers.length]!;
       let isDown = false;
-      const role = startWriter(site, { system: "bare", logs: pods.logs, work: { type: "steady" } });
+      const watch = await watchElections(nats, { namespace, without: server });
       try {
-        const { streams } = (await role.next("ready")) as { streams: readonly string[] };
-        await leadAll(nats, streams, server);
+        await leadAll(nats, server);
+        let electing: Promise<readonly number[]> | undefined;
         const harm = async (pod: BenchPod) => {
           isDown = true;
-          await Promise.all([server.kill(), kind === "both" ? killed(pod) : undefined]);
+          const ended = kind === "both" ? killed(pod) : undefined;
+          await server.kill();
+          electing = watch.lastMs();
+          electing.catch(() => {});
+          await ended;
         };
-        withServer[kind].push(...(await harmed(kind, round, harm)));
-        await leadersElected(nats, server);
-        await pause(work.settleMs);
-        role.send("end");
-        const { gapsMs }: Written = await role.result;
-        elections[kind].push(...gapsMs!);
+        const gaps = await harmed(kind, round, harm);
+        const elected = await electing!;
+        withServer[kind].push(...gaps);
+        elections[kind].push(...elected);
+        over[kind].push(...gaps.map((ms, log) => ms - elected[log]!));
         options.progress(
-          `cluster.failover, round ${round} of ${work.rounds}: ${kind}, the servers alone without an ack for ${shown(gapsMs!)}`,
+          `cluster.failover, round ${round} of ${work.rounds}: ${kind}, streams without a leader for ${shown(elected)}, calls longer than that by ${shown(over[kind].slice(-gaps.length))}`,
         );
       } finally {
-        role.kill("SIGKILL");
+        await watch.close();
         if (isDown) await server.start();
       }
       await allWell(nats);
@@ -130,7 +135,7 @@ export async function measureFailover(site: ClusterSite, work: FailoverWork): Pr
     }
   }
   sayErrors(callers, options.progress);
-  return worksOf({ ...found, ...withServer }, elections, callers.errors.length);
+  return worksOf({ ...found, ...withServer }, { elections, over }, callers.errors.length);
 }
 
 type Kind = "pod" | "paused" | "server" | "both";
@@ -142,7 +147,10 @@ function shown(gapsMs: readonly number[]): string {
 
 function worksOf(
   gaps: Readonly<Record<Kind, readonly number[]>>,
-  elections: Readonly<Record<"server" | "both", readonly number[]>>,
+  {
+    elections,
+    over,
+  }: Readonly<Record<"elections" | "over", Readonly<Record<"server" | "both", readonly number[]>>>>,
   errors: number,
 ): Work[] {
   const works: Work[] = [];
@@ -153,9 +161,9 @@ function worksOf(
     works.push(gap.work);
     if (kind !== "server" && kind !== "both") continue;
     gap.add("bare", { value: p95(elections[kind]) });
-    const over = collect(`cluster.failover.${kind}_over_bare_s`, "s", "lower");
-    over.add("flotilla", { value: p95(all) - p95(elections[kind]) });
-    works.push(over.work);
+    const longer = collect(`cluster.failover.${kind}_over_bare_s`, "s", "lower");
+    longer.add("flotilla", { value: p95(over[kind]) });
+    works.push(longer.work);
   }
   const failed = collect("cluster.failover.errors", "calls", "lower");
   failed.add("flotilla", { value: errors });
@@ -172,30 +180,13 @@ function busiest({ running }: Pods, owners: readonly (string | null)[]): BenchPo
   return running[counts.indexOf(Math.max(...counts))]!;
 }
 
-/** Has one server lead the streams of all pods, and these. */
-async function leadAll(
-  nats: NatsCluster,
-  others: readonly string[],
-  { name }: NatsServer,
-): Promise<void> {
+/** Has one server lead the streams of all pods. */
+async function leadAll(nats: NatsCluster, { name }: NatsServer): Promise<void> {
   await withConnection(nats, async (connection) => {
     const manager = await jetstreamManager(connection, { checkAPI: false });
-    const streams = new Set(others);
-    for await (const stream of manager.streams.names()) streams.add(stream);
+    const streams: string[] = [];
+    for await (const stream of manager.streams.names()) streams.push(stream);
     for (const stream of streams) await lead({ connection, manager, stream, server: name });
-  });
-}
-
-/** Waits until every stream has a leader again, which isn't the server that was killed. */
-async function leadersElected(nats: NatsCluster, { name }: NatsServer): Promise<void> {
-  await withConnection(nats, async (connection) => {
-    const manager = await jetstreamManager(connection, { checkAPI: false, timeout: 2_000 });
-    const elected = async () => {
-      const leaders: (string | undefined)[] = [];
-      for await (const { cluster } of manager.streams.list()) leaders.push(cluster?.leader);
-      return leaders.length > 0 && leaders.every((leader) => leader && leader !== name);
-    };
-    await until("every stream has a leader", () => elected().catch(() => false));
   });
 }
 

@@ -22,5 +22,8 @@ export const goals: readonly Goal[] = [
   { metric: "cluster.deploy.failed", store, atMost: 0 },
   { metric: "cluster.deploy.restarted_turns", store, atMost: 0 },
   { metric: "cluster.deploy.gap_ms", store, below: 500 },
+  { metric: "cluster.away.failed", store, atMost: 0 },
+  { metric: "cluster.away.catchup_s", store, below: 15 },
+  { metric: "promote.pause_s", store, below: 2 },
   { metric: "cluster.idle.cpu", store, below: 10 },
 ];

@@ -1,8 +1,9 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
+import { promisify } from "node:util";
 import { built } from "../../test/built.ts";
 import { openLogReader } from "../../test/cluster/log-reader.ts";
 import { makeBuild } from "../../test/make-build.ts";
@@ -24,6 +25,10 @@ export type Pods = {
   owners(): Promise<readonly (string | null)[]>;
   /** The texts of turns that the agent `slow` was called for, in any pod, once for each call. */
   called(): readonly string[];
+  /** Runs a command with the config of the pods, and returns what it prints. */
+  command(args: readonly string[]): Promise<string>;
+  /** Has their Postgres away for a while, and resolves when it is back. */
+  takePostgresAway(forMs: number): Promise<void>;
   close(): Promise<void>;
 };
 
@@ -39,6 +44,8 @@ export type BenchPod = {
 export type PodsOptions = {
   /** How long a turn of the agent `slow` takes. Default 1,000. */
   readonly turnMs?: number;
+  /** `bus`: logs are in Postgres at first. Default: on the servers of the site. */
+  readonly use?: "bus" | "all";
 };
 
 const podLimitMs = 60_000;
@@ -46,11 +53,11 @@ const ownedLimitMs = 60_000;
 const lookEveryMs = 50;
 const shownLines = 5;
 /** What pods' streams begin with, by default. */
-const namespace = "flotilla";
+export const namespace = "flotilla";
 
 export async function openPods(
   { nats, logs, options }: ClusterSite,
-  { turnMs = 1_000 }: PodsOptions = {},
+  { turnMs = 1_000, use = "all" }: PodsOptions = {},
 ): Promise<Pods> {
   await using opening = new AsyncDisposableStack();
   await makeBuild();
@@ -70,7 +77,7 @@ export async function openPods(
   const env = {
     ...process.env,
     FLOTILLA_STORE: store,
-    FLOTILLA_NATS: `${nats.urls.join(",")}?use=all&${monitors.join("&")}`,
+    FLOTILLA_NATS: `${nats.urls.join(",")}?use=${use}&${monitors.join("&")}`,
   };
   const children = new Set<ChildProcess>();
   const killAll = () => children.forEach((child) => child.kill("SIGKILL"));
@@ -139,8 +146,10 @@ export async function openPods(
 
   await Promise.all([start(), start(), start()]);
   await makeSessions(running[0]!.url, ["the-first-makes-the-logs"]);
-  const counts = countsOf(running, await allOwned(running, owners, { isSpread: true }));
-  options.progress(`three pods serve ${counts.join(", ")} logs`);
+  if (use === "all") {
+    const counts = countsOf(running, await allOwned(running, owners, { isSpread: true }));
+    options.progress(`three pods serve ${counts.join(", ")} logs`);
+  }
   const stack = opening.move();
   return {
     store,
@@ -149,8 +158,20 @@ export async function openPods(
     start,
     owners,
     called: () => readFileSync(callsFile, "utf8").split("\n").slice(0, -1),
+    command: (args) => runCommand(args, { cwd: folder, env }),
+    takePostgresAway: (forMs) => postgres.away(forMs),
     close: () => stack.disposeAsync(),
   };
+}
+
+/** Runs the command of the built package. Rejects with what it says if it fails. */
+export async function runCommand(
+  args: readonly string[],
+  options: { cwd: string; env: NodeJS.ProcessEnv },
+): Promise<string> {
+  const run = promisify(execFile);
+  const { stdout } = await run(process.execPath, [built.command, ...args], options);
+  return stdout;
 }
 
 /** Waits until each log is owned by a pod that runs, and if that is wanted, each pod has its part of them. */

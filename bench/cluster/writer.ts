@@ -22,9 +22,7 @@ export type WriterWork =
       readonly runMs: number;
     }
   /** A log of so many records is read from its beginning to its end. */
-  | { readonly type: "replay"; readonly records: number; readonly messages: number }
-  /** One message after the other on each log, until it is told to end. */
-  | { readonly type: "steady" };
+  | { readonly type: "replay"; readonly records: number; readonly messages: number };
 
 export type Written = {
   /** Messages a second. */
@@ -32,24 +30,16 @@ export type Written = {
   readonly latency?: { readonly p50: number; readonly p95: number; readonly p99: number };
   /** Megabytes a second that were read, by our log and by an ordered consumer alone. */
   readonly replayed?: { readonly flotilla: number; readonly bare: number };
-  /** The longest time without an ack, of each log. */
-  readonly gapsMs?: readonly number[];
 };
 
-const everyMs = 10;
-
 playRole(
-  async (params: WriterParams, bench) => {
+  async (params: WriterParams) => {
     const appender = await openAppender(params);
     const { work, logs } = params;
     try {
       if (work.type === "open") return await open(appender, logs, work);
       if (work.type === "closed") return await closed(appender, logs, work);
-      if (work.type === "replay") return await replay(appender, work);
-      const running = steady(appender, logs);
-      bench.tell("ready", { streams: appender.streams });
-      await bench.heard("end");
-      return { gapsMs: await running.end() } satisfies Written;
+      return await replay(appender, work);
     } finally {
       await appender.close();
     }
@@ -141,27 +131,4 @@ async function replay(
     return state.bytes / 1e6 / ((performance.now() - startedMs) / 1_000);
   };
   return { replayed: { flotilla: await megabytesBy(ours), bare: await megabytesBy(bare) } };
-}
-
-function steady({ append }: Appender, logs: number) {
-  let ended = false;
-  const gapsMs = Array.from({ length: logs }, () => 0);
-  const one = async (logId: number): Promise<void> => {
-    let lastMs = performance.now();
-    while (!ended) {
-      await append(logId, 1);
-      const nowMs = performance.now();
-      gapsMs[logId] = Math.max(gapsMs[logId]!, nowMs - lastMs);
-      lastMs = nowMs;
-      await pause(everyMs);
-    }
-  };
-  const running = gapsMs.map((_, logId) => one(logId));
-  return {
-    async end(): Promise<number[]> {
-      ended = true;
-      await Promise.all(running);
-      return gapsMs;
-    },
-  };
 }

@@ -13,7 +13,9 @@ const settings = {
 };
 
 /** A throw-away Postgres. With `counting` it notes how long each statement takes, which costs a little. */
-export async function startBenchPostgres({ counting = false } = {}): Promise<Server> {
+export async function startBenchPostgres({ counting = false } = {}): Promise<
+  Server & { away(forMs: number): Promise<void> }
+> {
   const preload = counting
     ? {
         shared_preload_libraries: "pg_stat_statements",
@@ -24,8 +26,7 @@ export async function startBenchPostgres({ counting = false } = {}): Promise<Ser
   const within = diskFolder();
   const server = await startPostgres({ settings: { ...settings, ...preload }, within });
   process.once("exit", () => rmSync(server.folder, { recursive: true, force: true }));
-  const admin = new pg.Client(server.url);
-  await admin.connect();
+  let admin = await connectAs(server.url);
   if (counting) await admin.query("create extension pg_stat_statements");
   const { rows } = await admin.query<{ version: string }>(
     "select current_setting('server_version') as version",
@@ -72,6 +73,13 @@ export async function startBenchPostgres({ counting = false } = {}): Promise<Ser
       await admin.query(`drop database ${nameOf(url)} with (force)`);
     },
     ...(counting && { busiest }),
+    /** Kills it, and starts it again after a while. */
+    async away(forMs) {
+      await server.kill();
+      await new Promise((resolve) => setTimeout(resolve, forMs));
+      await server.start();
+      admin = await connectAs(server.url);
+    },
     async stop() {
       await admin.end();
       await server.stop();
@@ -94,6 +102,14 @@ async function settle(url: string): Promise<void> {
   for (const { name } of rows) await client.query(`vacuum analyze ${name}`);
   await client.query("checkpoint");
   await client.end();
+}
+
+async function connectAs(url: string): Promise<pg.Client> {
+  const client = new pg.Client(url);
+  // A server that is killed ends the connection.
+  client.on("error", () => {});
+  await client.connect();
+  return client;
 }
 
 function nameOf(url: string): string {
