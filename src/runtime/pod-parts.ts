@@ -148,7 +148,7 @@ export type PodEvent =
   | TurnEvent
   | LogEvent
   | LogOutcome
-  | { readonly type: "beat"; readonly lagMs: number }
+  | { readonly type: "beat"; readonly atMs: number; readonly lagMs: number }
   | { readonly type: "beat_failed" }
   /** The store was away when the pod started, and can't be used by it now that it is back: the pod stops. */
   | { readonly type: "refused"; readonly error: FlotillaError }

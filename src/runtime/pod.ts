@@ -275,7 +275,7 @@ export async function assemblePod(settings: PodSettings, parts: PodParts): Promi
     liveness = observe(before, { ...seen, pods }, limits);
     firstBeat.resolve();
     const lagMs = previousMs === undefined ? 0 : seen.atMs - previousMs - heartbeatMs;
-    onEvent({ type: "beat", lagMs: Math.max(0, lagMs) });
+    onEvent({ type: "beat", atMs: seen.atMs, lagMs: Math.max(0, lagMs) });
     const now = leaderOf(liveness, limits, podId);
     if (now !== leader) {
       const silentMs = leader === undefined ? undefined : silenceOf(leader, before, liveness);

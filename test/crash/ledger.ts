@@ -12,8 +12,8 @@ export type Entry = { readonly atMs: number; readonly pod: string } & (
   | ({ readonly event: "end"; readonly ok: boolean } & Attempt)
   /** How far the handler's own transaction is, in which it completes its task. */
   | ({ readonly event: "written" | "committed" } & Attempt)
-  /** Two beats of its own were this far apart. */
-  | { readonly event: "gap"; readonly gapMs: number }
+  /** Two beats of its own were this far apart, and it says so this long after the second one. */
+  | { readonly event: "gap"; readonly gapMs: number; readonly lateMs: number }
   | { readonly event: "leading"; readonly leader: string | null }
   | { readonly event: "recovered"; readonly tasks: number }
   | { readonly event: "ended"; readonly outcome: string; readonly name: string }

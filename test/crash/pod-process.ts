@@ -2,6 +2,7 @@
 import { openSync, writeSync } from "node:fs";
 import process from "node:process";
 import { type Config, type Logger, type Pod, type PodEvent, startPod } from "flotilla";
+import { systemClock } from "../../src/base/clock.ts";
 import { type Gate, startGatedPod } from "./gated-pod.ts";
 import { handlersFor, type Surroundings } from "./handlers.ts";
 import { type NewEntry, openLedger } from "./ledger.ts";
@@ -58,7 +59,8 @@ function onEvent(event: PodEvent): void {
   switch (event.type) {
     case "beat": {
       const gapMs = event.lagMs + limits.heartbeatMs;
-      if (gapMs > limits.deadAfterMs / 2) say({ event: "gap", gapMs });
+      const lateMs = systemClock.monotonic() - event.atMs;
+      if (gapMs > limits.deadAfterMs / 2) say({ event: "gap", gapMs, lateMs });
       break;
     }
     case "leading":

@@ -44,7 +44,7 @@ describe("metrics", () => {
     metrics.observe({ type: "resent", waitMs: 200 });
     metrics.observe({ type: "recovered", tasks: 2, silencesMs: [5_500, 6_500] });
     metrics.observe({ type: "recovered", tasks: 1, silencesMs: [] });
-    metrics.observe({ type: "beat", lagMs: 40 });
+    metrics.observe({ type: "beat", atMs: 0, lagMs: 40 });
     metrics.observe({ type: "beat_failed" });
     metrics.observe({ type: "leading", podId: "p0" });
     metrics.observe({ type: "leading", podId: "p1", silentMs: 5_200 });

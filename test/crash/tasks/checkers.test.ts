@@ -100,7 +100,7 @@ const planted: Record<string, Partial<Evidence>[]> = {
     { transitions: [claim, recovery] },
     {
       transitions: [claim, recovery],
-      ledger: [...good.ledger, { event: "gap", atMs: 50, pod: "a", gapMs: 300 }],
+      ledger: [...good.ledger, { event: "gap", atMs: 50, pod: "a", gapMs: 300, lateMs: 0 }],
     },
     {
       transitions: [claim, recovery],
@@ -173,7 +173,10 @@ test("a task that was taken from a pod that was paused, dead or without beats is
   const explained: Partial<Evidence>[] = [
     { faults: [{ kind: "pause", podId: "a", fromMs: 0, toMs: 600 }] },
     { faults: [{ kind: "exit", podId: "a", fromMs: 0, toMs: Infinity }] },
-    { ledger: [...good.ledger, { event: "gap", atMs: 50, pod: "a", gapMs: 600 }] },
+    { ledger: [...good.ledger, { event: "gap", atMs: 50, pod: "a", gapMs: 600, lateMs: 0 }] },
+    {
+      ledger: [...good.ledger, { event: "gap", atMs: 2_050, pod: "a", gapMs: 600, lateMs: 2_000 }],
+    },
   ];
   expect(explained.flatMap((part) => violations({ ...taken, ...part }))).toEqual([]);
 });
