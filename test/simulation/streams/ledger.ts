@@ -158,7 +158,7 @@ export function createLedger({
     messages.forEach((message, at) => {
       if (!message) return;
       const what = `${at + 1} of log ${life.logId}`;
-      chain = nextChain(chain, message.body);
+      chain = nextChain(chain, message);
       if (message.chain !== chain) violate("chain", `the chain ends before ${what}`);
       if (recordIds.has(message.recordId)) violate("O2", `${what} is stored twice`);
       recordIds.add(message.recordId);

@@ -88,9 +88,12 @@ describe("a message of a log", () => {
 });
 
 describe("the chain", () => {
-  test("differs by every byte before it, and by the stream that it began in", () => {
+  test("differs by every byte and id before it, and by the stream that it began in", () => {
     const chainOf = (incarnation: string, ...bodies: string[]) =>
-      bodies.reduce((chain, each) => nextChain(chain, Buffer.from(each)), firstChain(incarnation));
+      bodies.reduce(
+        (chain, each) => nextChain(chain, { recordId: "r1", body: Buffer.from(each) }),
+        firstChain(incarnation),
+      );
     const all = [
       chainOf("one"),
       chainOf("two"),
@@ -100,6 +103,7 @@ describe("the chain", () => {
       chainOf("one", "b", "a"),
       chainOf("one", "ab"),
       chainOf("two", "ab"),
+      nextChain(firstChain("one"), { recordId: "r2", body: Buffer.from("ab") }),
     ];
     expect(new Set(all).size).toBe(all.length);
     for (const each of all) expect(each).toMatch(/^[0-9a-f]{16}$/);

@@ -73,7 +73,7 @@ export function startReplay({
     }
     if (decoded.type === "damaged") return { wrong: `${sequence} ${decoded.why}` };
     const { message } = decoded;
-    chain = nextChain(chain, message.body);
+    chain = nextChain(chain, message);
     if (message.chain !== chain) return { wrong: `the chain ends before ${sequence}` };
     if (message.term < term) return { wrong: `the term falls at ${sequence}` };
     term = message.term;
