@@ -15,7 +15,7 @@ export type AgUiHandlerOptions = {
   agent: string;
   /** A key of the server that may act for users. It stays here. */
   apiKey: string;
-  /** Who asks, as your app knows them: by a cookie, say. Undefined for nobody, who is refused. */
+  /** Who asks, as your app knows them: by a cookie, say. Undefined is refused. */
   user: (request: Request) => AgUiUser | undefined | PromiseLike<AgUiUser | undefined>;
   /** The maximum size of a request. Default 4 MiB, as the server has it. */
   maxBytes?: number;

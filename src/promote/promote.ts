@@ -359,7 +359,7 @@ async function emptyTarget(
   const { progress } = target.promotion;
   // Rows in a target that nothing was copied to are another program's.
   if (Object.keys(progress).length === 0) return;
-  // Whoever finds it half empty knows by this that what is left may go, and copies it from the start.
+  // A command that finds it half empty knows by this that what is left may go, and copies it from the start.
   const emptying = withoutKeys(progress);
   for (const of of tables) {
     while ((await database.read(hasRows(of.name))).length > 0) {

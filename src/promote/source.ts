@@ -118,7 +118,7 @@ export async function closeSource(
 }
 
 /**
- * Gives the source back to its pods, if this is still its mark: whoever was paused before this may find that it
+ * Gives the source back to its pods, if this is still its mark: a command that was paused before this may find that it
  * has been moved for good.
  */
 export async function unfenceSource(database: Database, mark: PromotionMark): Promise<void> {

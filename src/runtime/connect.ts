@@ -350,7 +350,7 @@ export function connectSessions(parts: ConnectedParts): LocalSessions {
       const { openConnectedLogs } = await import("./logs/pod-logs.ts");
       return openConnectedLogs({ ...parts, ...streams });
     },
-    // Nobody tells it of a move, so it looks with every call.
+    // Pods tell it of no move, so it looks with every call.
     proofMs: 0,
   });
   const local = createLocalSessions({

@@ -66,7 +66,7 @@ export function createForkCollector(parts: CollectorParts): ForkCollector {
     if (fate === "held") return;
     if (fate !== "abandoned") return freeUpwards(sessionId);
     const tenant = (row["tenant"] as string | null) ?? "default";
-    // Whoever would create it comes too late from here on. What it holds is let go by a later pass.
+    // A caller that would create it comes too late from here on. What it holds is let go by a later pass.
     await router.submit(tenant, sessionId, { type: "abandon", sessionId, tenant });
   };
 

@@ -43,7 +43,7 @@ export function toMove(row: Row): LogMove {
 }
 
 /**
- * Begins a promotion of logs, unless one is under way. One to the other place, which nobody holds, has
+ * Begins a promotion of logs, unless one is under way. One to the other place, which no process holds, has
  * changed nothing yet: its caller has looked.
  */
 export function beginMove(given: {

@@ -170,7 +170,7 @@ export function fileRoutes(parts: FileRouteParts): Route[] {
     }),
     route(fileSpecs.download).to(async ({ caller, params: { sessionId, hash }, context }) => {
       await checkContent(caller, sessionId);
-      // Whoever uses this browser next may not be a member: it asks again, and is answered by 304.
+      // The next user of this browser may not be a member: it asks again, and is answered by 304.
       const of = { tenant: caller.tenant, sessionId, hash };
       const { headers, ...rest } = await answer(context, of, "no-cache");
       const own = { ...headers, "Cross-Origin-Resource-Policy": "same-origin" };

@@ -24,7 +24,7 @@ export type OnTheWay = (
 ) => Promise<CommandResult>;
 
 /**
- * The service of sessions over one owner of one log, whose turns nobody runs: what is asked of an agent
+ * The service of sessions over one owner of one log, whose turns no pod runs: what is asked of an agent
  * stays under way.
  */
 export async function startForking(

@@ -178,7 +178,7 @@ export function createDocumentShares(parts: DocumentSharesParts): DocumentShares
 
   /**
    * Copies shares into rows. A document is read after its row, so that an older one never replaces a newer:
-   * whoever copies in between moves the row on.
+   * a process that copies in between moves the row on.
    */
   const copyAll = async (): Promise<void> => {
     for (let tries = 1; tries <= maxCopyTries && uncopied.size > 0; tries++) {

@@ -24,7 +24,7 @@ export type OwnerPeeksParts = {
   heads: Pick<Heads, "all">;
   /** The log of a session; below 0 if none is found. */
   logOf: (sessionId: string) => Promise<number>;
-  /** A log that this process serves, whoever owns it by now. */
+  /** A log that this process serves, also if another pod owns it by now. */
   servedLog: (logId: number) => ServedLog | undefined;
   /** A log that this process owns for certain; undefined if it doesn't, or not any more. */
   provenLog: (logId: number) => Promise<ServedLog | undefined>;

@@ -55,8 +55,8 @@ export type ServedLog = FlushedLog & {
    */
   tend(options: { isWanted: boolean }): Promise<boolean>;
   /**
-   * Releases the log. Rejects if that isn't certain: then this owner keeps it, because what servers have
-   * lost of it nobody else has.
+   * Releases the log. Rejects if that isn't certain: then this owner keeps it, because no other pod
+   * has what servers have lost of it.
    */
   release(podId: string, head: Head): Promise<void>;
   /** Goes on in a new stream if servers have lost messages of the log. Rejects as long as there is none. */
