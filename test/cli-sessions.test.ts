@@ -113,6 +113,8 @@ describe("chat", () => {
       "/edit tell me",
       "/fork 2",
       "again",
+      "/fork",
+      "/edit anew",
       "/edit #1 goodbye",
     ];
     const chat = ["chat", "--agent", "viewer", "--user", "ada", ...through];
@@ -134,7 +136,11 @@ describe("chat", () => {
       "(forked at #2: session 2)",
       "ada: again",
       "viewer: I see again",
-      "(edited #1: session 3)",
+      "(forked at #4: session 3)",
+      "(edited #3: session 4)",
+      "ada: anew",
+      "viewer: I see anew",
+      "(edited #1: session 5)",
       "ada: goodbye",
       "viewer: I see goodbye",
       "",
@@ -147,7 +153,8 @@ describe("chat", () => {
         .slice(1)
         .map((line) => (JSON.parse(line) as Exported).entry.parts.at(-1)!.text);
     expect(await messages(ids[1]!)).toEqual(["/hello", "I see /hello", "again", "I see again"]);
-    expect(await messages(ids[2]!)).toEqual(["goodbye", "I see goodbye"]);
+    expect(await messages(ids[3]!)).toEqual(["/hello", "I see /hello", "anew", "I see anew"]);
+    expect(await messages(ids[4]!)).toEqual(["goodbye", "I see goodbye"]);
   });
 
   test.each(["the store", "a server"])("sets, lists and cancels wakes through %s", async (way) => {

@@ -19,7 +19,7 @@ export type WakeTime = { readonly afterMs: number } | { readonly at: string };
 export const chatHelp = [
   '/file <path> [text]    send a file; "…" around a path with spaces',
   "/fork [seq]            go on in a session that begins with the same entries, up to #seq",
-  "/edit [#seq] <text>    say your last message anew, or that at #seq, in a fork",
+  "/edit [#seq] <text>    say the last message anew, or that at #seq, in a fork",
   "/wake <when> [text]    have the agent asked: in 30s, 10m, 2h, 1d, or at 2026-01-31T08:00:00Z",
   "/wake                  what is set; /wake cancel <key> cancels it",
   "//…                    say something that begins with /",

@@ -7,7 +7,7 @@ import { FlotillaError } from "../../base/errors.ts";
 import { uuidv7 } from "../../base/ids.ts";
 import { systemRandom } from "../../base/random.ts";
 import type { Entry, Part } from "../../protocol/message.ts";
-import type { SessionView } from "../../sessions/service.ts";
+import type { EntriesPage, SessionView } from "../../sessions/service.ts";
 import { oneLine } from "../output.ts";
 import { type ChatService, startTerminalChat, type TerminalChat } from "./chat.ts";
 import { type ChatLine, chatHelp, type WakeTime } from "./lines.ts";
@@ -51,12 +51,15 @@ const mediaTypes: Readonly<Record<string, string>> = {
   ".txt": "text/plain",
 };
 
+/** How many entries are looked through at a time for the one that an edit says anew. */
+const lookedAt = 100;
+
 /** A user who talks in the terminal, in one session after the other. */
 export function createTalk({ service, tenant, user, form, terminal }: TalkParts) {
   const ids = uuidv7(systemClock, systemRandom);
   const waiters = new Set<() => void>();
   let place: Place;
-  /** The last message of a user, which an edit says anew. */
+  /** The last message of a user that was shown. */
   let lastSaid: Entry | undefined;
   let answeredSeq = 0;
   let hasEnded = false;
@@ -78,7 +81,7 @@ export function createTalk({ service, tenant, user, form, terminal }: TalkParts)
     answeredSeq = 0;
     const { agents, lastSeq } = session;
     const onEntry = (entry: Entry) => {
-      if (entry.kind === "message" && entry.role === "user") lastSaid = entry;
+      if (isSaid(entry)) lastSaid = entry;
       // Where no agent answers, a message is its own answer.
       if (entry.role !== "assistant" && agents.length > 0) return;
       answeredSeq = entry.seq;
@@ -129,14 +132,33 @@ export function createTalk({ service, tenant, user, form, terminal }: TalkParts)
     terminal.prompt();
   };
 
+  /** A fork begins with entries that were shown in its parent, and an old session with some that weren't. */
+  const lastSaidBefore = async (seq: number): Promise<Entry | undefined> => {
+    const { sessionId } = place.session;
+    for (let end = seq; end > 0; end -= lookedAt) {
+      let found: Entry | undefined;
+      let after: number | null = Math.max(0, end - lookedAt);
+      while (after !== null && after < end) {
+        const page: EntriesPage = await service.entries(tenant, sessionId, {
+          after,
+          limit: end - after,
+        });
+        found = page.entries.findLast(isSaid) ?? found;
+        after = page.next;
+      }
+      if (found) return found;
+    }
+    return undefined;
+  };
+
   const edit = async (seq: number | undefined, text: string): Promise<number> => {
     const { session, transcript } = place;
     const { sessionId, users } = session;
     const said =
       seq === undefined
-        ? lastSaid
+        ? (lastSaid ?? (await lastSaidBefore(transcript.place.lastSeq)))
         : (await service.entries(tenant, sessionId, { after: seq - 1, limit: 1 })).entries[0];
-    if (said?.kind !== "message" || said.role !== "user" || (seq ?? said.seq) !== said.seq) {
+    if (!said || !isSaid(said) || (seq ?? said.seq) !== said.seq) {
       const where =
         seq === undefined ? "there is no message to edit yet" : `#${seq} is no message of a user`;
       throw new FlotillaError("invalid_input", where);
@@ -232,6 +254,10 @@ export function createTalk({ service, tenant, user, form, terminal }: TalkParts)
       });
     },
   };
+}
+
+function isSaid({ kind, role }: Entry): boolean {
+  return kind === "message" && role === "user";
 }
 
 async function contentOf(path: string): Promise<Blob> {
