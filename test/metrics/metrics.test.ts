@@ -252,22 +252,33 @@ describe("a scrape of a pod on Postgres", () => {
     test("shows the deadlocks that were lost and made good", async () => {
       const { place, metrics, value } = now();
       const rival = await place.other();
-      // The transaction that first checks for a deadlock is its victim, and that should be ours.
-      const base = new URL(place.url).pathname.slice(1);
-      await rival.run(`alter database ${base} set deadlock_timeout = '4s'`);
-      await rival.run("set deadlock_timeout = '60s'");
+      const gate = await place.other();
+      // The transaction that first checks for a deadlock is its victim, and that should be ours: it checks a
+      // moment after it has begun to wait for the rival, which waits for it by then.
+      await rival.run("set deadlock_timeout = '10min'");
       const fresh = connect(place.url, { onEvent: metrics.observe });
       await rival.run("begin");
-      await rival.run(insert("b"));
+      await rival.run(insert("c"));
+      await gate.run("begin");
+      await gate.run(insert("b"));
       const key = (input: unknown) => String(input);
-      const enqueued = fresh.enqueueMany("mail", ["a", "b"], { key });
+      const enqueued = fresh.enqueueMany("mail", ["a", "b", "c"], { key });
       await insertWaits();
-      await rival.run(insert("a"));
+      const inserted = rival.run(insert("a"));
+      await until("the rival's wait", async () => {
+        const { rows } = (await now().other.run(
+          `select pid from pg_stat_activity where wait_event_type = 'Lock' and query = $$${insert("a")}$$`,
+        )) as pg.QueryResult;
+        return rows[0];
+      });
+      await gate.run("commit");
+      await inserted;
       await rival.run("commit");
-      expect((await enqueued).map(({ created }) => created)).toEqual([false, false]);
+      expect((await enqueued).map(({ created }) => created)).toEqual([false, false, false]);
       expect(await value("flotilla_contention_total", `cause="deadlock"`)).toBe(1);
       expect(await value("flotilla_backoff_wait_seconds_count", `what="store"`)).toBe(1);
       await fresh.close();
+      await gate.close();
       await rival.close();
     });
 
