@@ -32,8 +32,10 @@ async function openPods(server?: string): Promise<Pods> {
   const namespace = `fleet_${++used}`;
   const monitor = cluster.servers.map(({ monitorUrl }) => monitorUrl);
   const nats = { servers: cluster.urls, namespace, use: "all", monitor };
-  // A turn on a busy machine is never cut short by the end of its pod's patience.
-  const config = { nats, sessions: { logs }, shutdownMs: 60_000 };
+  // A turn on a busy machine is never cut short by the end of its pod's patience, nor begun anew because its
+  // pod came late. None is killed, so that none has to be found dead.
+  const patience = { shutdownMs: 60_000, deadAfterMs: 60_000 };
+  const config = { nats, sessions: { logs }, ...patience };
   return { fleet, namespace, start: () => fleet.startServer({ config }) };
 }
 

@@ -266,7 +266,6 @@ describe("a pod that starts while Postgres is away", () => {
       const { rows } = await sql.query("select body from flotilla.message");
       expect(JSON.stringify(rows)).not.toContain("you said two");
     },
-    120_000,
   );
 
   test("is refused as ever where that isn't why it can't be used, or no streams have logs", async () => {

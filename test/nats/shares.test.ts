@@ -164,7 +164,7 @@ test("O2: over elections and the death of a leader, each acked write of a docume
     noAsyncTraces: true,
   });
   opened.push(client);
-  const manager = await jetstreamManager(client);
+  const manager = await jetstreamManager(client, { timeout: 60_000 });
   const names = [first!.stream, `FLOTILLA_${namespace}_META`];
   const more = async () => {
     const before = [acked.documents.length, acked.metas.length];
