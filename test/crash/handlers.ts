@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import process from "node:process";
 import {
   type EnqueueOptions,
@@ -70,10 +71,11 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
         enqueue("due", { at: at + 1, everyMs, untilMs }, { key: dueKey(at + 1), delayMs: everyMs });
       await Promise.all([next(), next()]);
     }),
-    // Runs until the test lets it go, or until it is told to stop.
+    // Runs until the test lets it go, or until it is told to stop. Its later attempts may have another gate.
     recorded("held", soon, async (context) => {
       tellAborts(context);
-      await opened(context.input.gate, context.signal);
+      const { gate, laterGate = gate } = context.input;
+      await opened(context.attempt === 1 ? gate : laterGate, context.signal);
     }),
     // Fails for good, and has a task that follows.
     recorded("tells", { ...soon, attempts: 1, onFailure }, async ({ input, signal }) => {
@@ -94,8 +96,11 @@ export function handlersFor({ podId, say, opened, enqueue }: Surroundings): Task
     recorded("never-settles", { ...soon, attempts: 2, timeoutMs: 100 }, () => {
       return new Promise(() => {});
     }),
-    recorded("blocks", soon, ({ input }) => block(input.ms)),
-    recorded("blocks-at-first", soon, ({ token }) => block(token === 1 ? Infinity : 0)),
+    // Takes `ms`, or until there is a file.
+    recorded("blocks", soon, ({ input }) =>
+      block(input.until === undefined ? hasPassed(input.ms) : () => existsSync(input.until)),
+    ),
+    recorded("blocks-at-first", soon, ({ token }) => block(hasPassed(token === 1 ? Infinity : 0))),
   ];
 }
 
@@ -105,7 +110,11 @@ export function dueKey(at: number): string {
 }
 
 /** Keeps the thread busy, as a loop that never awaits does. */
-function block(ms: number): void {
+function block(isOver: () => boolean): void {
+  while (!isOver());
+}
+
+function hasPassed(ms: number): () => boolean {
   const startedMs = performance.now();
-  while (performance.now() - startedMs < ms);
+  return () => performance.now() - startedMs >= ms;
 }

@@ -60,7 +60,8 @@ function onEvent(event: PodEvent): void {
     case "beat": {
       const gapMs = event.lagMs + limits.heartbeatMs;
       const lateMs = systemClock.monotonic() - event.atMs;
-      if (gapMs > limits.deadAfterMs / 2) say({ event: "gap", gapMs, lateMs });
+      // What counts is the limit of the pods that watch this one, which may be shorter than its own.
+      if (gapMs > 1.5 * limits.heartbeatMs) say({ event: "gap", gapMs, lateMs });
       break;
     }
     case "leading":

@@ -5,9 +5,9 @@ import { createSessionFleet } from "./harness.ts";
 
 describe.each(storeKinds)("a turn in steps, on %s", (on) => {
   /** Two servers, and a turn that has searched and is about to order on one of them. */
-  const cast = async () => {
+  const cast = async (config: object = {}) => {
     const fleet = await createSessionFleet({ on });
-    await Promise.all([fleet.startServer(), fleet.startServer()]);
+    await Promise.all([fleet.startServer({ config }), fleet.startServer({ config })]);
     const session = "orders";
     await fleet.open(session, "stepping");
     const ada = fleet.client("ada", { silentMs: Infinity });
@@ -53,8 +53,8 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     await seen("order by attempt 2. ");
     expect(await journal()).toEqual(["search", "order"]);
 
-    await fleet.startServer();
     const second = fleet.serverOf(fleet.calls(session).at(-1)!.where)!;
+    await fleet.startServer();
     await second.kill();
     open("pause");
     open("ship");
@@ -71,7 +71,9 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
   });
 
   test("is handed over at its next step when its pod is told to stop", async () => {
-    const { fleet, ada, session, steps, begins, runner, open, stored, ended } = await cast();
+    // None is killed, so that none has to be found dead.
+    const config = { deadAfterMs: 60_000 };
+    const { fleet, ada, session, steps, begins, runner, open, stored, ended } = await cast(config);
     const stopping = runner.terminate();
     open("pause");
     open("ship");

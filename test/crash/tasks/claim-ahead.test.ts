@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { Enqueued } from "flotilla";
 import { judge } from "./checkers.ts";
 import { createFleet, type Fleet } from "../harness.ts";
 import { startsIn } from "../ledger.ts";
@@ -15,13 +16,11 @@ describe("tasks that were claimed ahead of free slots on Postgres", () => {
     const fleet = await createFleet({ on: "postgres" });
     const limits = { heartbeatMs: 100, deadAfterMs: 1_000 };
     const config = { ...limits, slots: 2, target: 1 };
-    const enqueued = await enqueueWork(fleet, 3_000);
+    const enqueued = [...(await enqueueWork(fleet, 3_000))];
     let uncounted = 0;
     for (let death = 1; death <= 4; death++) {
       const pod = await fleet.start({ config });
-      await until("tasks wait for a slot", async () => {
-        return (await fleet.sql(heldBack, pod.podId)).length > 0;
-      });
+      enqueued.push(...(await untilHeldBack(fleet, pod.podId)));
       await pod.kill();
       const waiting = await fleet.sql(heldBack, pod.podId);
       const next = await fleet.start({ names: [], config });
@@ -59,11 +58,9 @@ describe("tasks that were claimed ahead of free slots on Postgres", () => {
 
   test("go back to others when their pod stops, none of them begun", async () => {
     const fleet = await createFleet({ on: "postgres" });
-    const enqueued = await enqueueWork(fleet, 3_000);
+    const enqueued = [...(await enqueueWork(fleet, 3_000))];
     const pod = await fleet.start({ config: { slots: 2, target: 1 } });
-    await until("tasks wait for a slot", async () => {
-      return (await fleet.sql(heldBack, pod.podId)).length > 0;
-    });
+    enqueued.push(...(await untilHeldBack(fleet, pod.podId)));
     await pod.terminate();
     const begun = new Set(startsIn(fleet.ledger()).map(({ task }) => task));
     const rows = await fleet.sql("select task_id, status, deaths from flotilla_task");
@@ -82,6 +79,18 @@ async function enqueueWork(fleet: Fleet, count: number) {
     "work",
     Array.from({ length: count }, () => ({ ms: 0 })),
   );
+}
+
+/** Waits until a pod has claimed what waits for a slot. A test that looks late finds all done, and adds more. */
+async function untilHeldBack(fleet: Fleet, podId: string) {
+  const added: Enqueued[] = [];
+  await until("tasks wait for a slot", async () => {
+    if ((await fleet.sql(heldBack, podId)).length > 0) return true;
+    const { byStatus } = await fleet.flotilla.tasks.stats({ exact: true });
+    if (byStatus.pending < 1_000) added.push(...(await enqueueWork(fleet, 1_000)));
+    return false;
+  });
+  return added;
 }
 
 async function allCompleted(fleet: Fleet, enqueued: readonly { taskId: string }[]): Promise<void> {

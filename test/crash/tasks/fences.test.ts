@@ -5,8 +5,10 @@ import { pauseFor, until } from "../until.ts";
 import { startsIn } from "../ledger.ts";
 import { stopWrites } from "../outage.ts";
 
+// A pod that takes none for dead takes back nothing from the pod that is there for its tasks.
+const trusting = { deadAfterMs: 60_000 };
 // Without polls, a pod learns that it has lost a task only by the store's refusal.
-const unaware = { pollMs: 60_000 };
+const unaware = { ...trusting, pollMs: 60_000 };
 const held = { names: ["held"] };
 
 describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead limit", (on) => {
@@ -39,7 +41,7 @@ describe.each(storeKinds)("on %s, a pod that was paused for longer than the dead
 
   test("aborts its handler when it wakes and sees that another pod has the task", async () => {
     const fleet = await createFleet({ on });
-    const first = await fleet.start({ ...held, config: { pollMs: 100 } });
+    const first = await fleet.start({ ...held, config: { ...trusting, pollMs: 100 } });
     const { taskId } = await fleet.flotilla.enqueue("held", { gate: "door" });
     await startedOn(fleet, taskId, first.podId);
     const second = await fleet.start(held);
@@ -97,7 +99,7 @@ describe.each(storeKinds)(
   (on) => {
     test("makes no pod look dead", async () => {
       const fleet = await createFleet({ on });
-      const limits = { heartbeatMs: 100, deadAfterMs: 1_500 };
+      const limits = { heartbeatMs: 100, deadAfterMs: 5_000 };
       const spec = { ...held, config: limits };
       const leader = await fleet.start(spec);
       const other = await fleet.start(spec);

@@ -115,8 +115,9 @@ describe.each(storeKinds)(
 describe.each(storeKinds)("on %s, a claim that is newer than the one recovery has read", (on) => {
   test("is left alone", async () => {
     const fleet = await createFleet({ on });
-    const pod = await fleet.start({ gate: "none" });
-    const { taskId } = await fleet.flotilla.enqueue("work", { ms: 1_500, failures: 1 });
+    const pod = await fleet.start({ names: ["held"], gate: "none" });
+    const gates = { gate: "door", laterGate: "window" };
+    const { taskId } = await fleet.flotilla.enqueue("held", gates);
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
     await pod.stopHeart();
 
@@ -127,11 +128,13 @@ describe.each(storeKinds)("on %s, a claim that is newer than the one recovery ha
         const rows = await store.read(statement);
         looked += rows.some((row) => row["task_id"] === taskId && "claimed_by" in row) ? 1 : 0;
         // The first attempt fails, and the same pod, whose beat doesn't move, claims the task again.
+        pod.open("door", { fails: true });
         await until("it runs again", () => startsIn(fleet.ledger(), taskId).length === 2);
         return rows;
       },
     }));
     expect(await pass()).toEqual({ led: true, recovered: 0 });
+    pod.open("window");
 
     expect(looked).toBe(1);
     expect(await fleet.flotilla.tasks.settled(taskId)).toMatchObject({

@@ -1,10 +1,15 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { judge } from "./checkers.ts";
 import { keepAlive } from "../keep-alive.ts";
 import { createFleet, type Fleet, storeKinds } from "../harness.ts";
 import type { PodProcess } from "../pod-handle.ts";
-import { until } from "../until.ts";
+import { pauseFor, until } from "../until.ts";
 import { startsIn } from "../ledger.ts";
+
+// What is killed is missed at once, and what is merely late for seconds isn't.
+const patient = { heartbeatMs: 300, deadAfterMs: 10_000 };
 
 describe.each(storeKinds)("on %s, a handler that", (on) => {
   test("throws what isn't an error, or never settles, fails within its attempts beside its neighbours", async () => {
@@ -37,7 +42,8 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
     "%s its process each time is failed after four pods, and every neighbour completes",
     async (name) => {
       const fleet = await createFleet({ on });
-      const respawned = keepAlive(2, () => fleet.start({ names: ["work", name] }));
+      const place = { names: ["work", name], config: patient };
+      const respawned = keepAlive(2, () => fleet.start(place));
       const neighbours = await enqueueWork(fleet, 20);
       const { taskId } = await fleet.flotilla.enqueue(name, {});
       neighbours.push(...(await enqueueWork(fleet, 20)));
@@ -55,18 +61,19 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
       const [, , third, fourth] = startsIn(fleet.ledger(), taskId);
       expect([third, fourth].flatMap((run) => openOn(fleet, run!.pod, run!.atMs))).toEqual([]);
       await respawned.stop();
-      expect(await judge(fleet)).toEqual([]);
+      expect(await judge(fleet, patient)).toEqual([]);
     },
   );
 
-  test("blocks its thread for many times the dead limit finishes once, and nothing of its pod is run elsewhere", async () => {
+  test("blocks its thread for far longer than the dead limit finishes once, and nothing of its pod is run elsewhere", async () => {
     const fleet = await createFleet({ on });
-    const limits = { heartbeatMs: 100, deadAfterMs: 1_000 };
-    const config = { ...limits, stallBeats: 1_000 };
+    const limits = { heartbeatMs: 200, deadAfterMs: 3_000 };
+    const config = { ...limits, stallBeats: 100_000 };
+    const over = join(fleet.folder, "over");
     // The older pod leads, so the younger has to take over the lead as well, and still leave it alone.
     const pod = await fleet.start({ names: ["held", "blocks"], config });
     const held = await fleet.flotilla.enqueue("held", { gate: "door" });
-    const blocking = await fleet.flotilla.enqueue("blocks", { ms: 4_000 });
+    const blocking = await fleet.flotilla.enqueue("blocks", { until: over });
     await until("both run", () => startsIn(fleet.ledger()).length === 2);
     const other = await fleet.start({ names: ["held", "blocks"], config });
     await until("the other leads", () =>
@@ -77,7 +84,9 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
             entry.event === "leading" && entry.pod === other.podId && entry.leader === other.podId,
         ),
     );
+    await pauseFor(2 * limits.deadAfterMs);
     pod.open("door");
+    writeFileSync(over, "");
 
     const results = [held, blocking].map(({ taskId }) => fleet.flotilla.waitFor(taskId));
     expect(await Promise.all(results)).toEqual([
@@ -91,7 +100,7 @@ describe.each(storeKinds)("on %s, a handler that", (on) => {
   test("blocks its thread for ever has its process ended, and the task goes on elsewhere", async () => {
     const fleet = await createFleet({ on });
     const names = ["blocks-at-first"];
-    const pod = await fleet.start({ names, config: { stallBeats: 8 } });
+    const pod = await fleet.start({ names, config: { stallBeats: 30 } });
     const { taskId } = await fleet.flotilla.enqueue("blocks-at-first", {});
     await until("it runs", () => startsIn(fleet.ledger(), taskId).length === 1);
     const other = await fleet.start({ names });

@@ -7,7 +7,6 @@ const everyMs = 1_000;
 
 test.each(storeKinds)(
   "on %s, each time of a schedule has one task though leaders are killed and paused",
-  { timeout: 120_000 },
   async (on) => {
     const fleet = await createFleet({ on });
     await fleet.flotilla.schedules.put("tick", {
