@@ -111,6 +111,7 @@ export default defineConfig({
     hookTimeout: 180_000,
     // What is awaited happens when the machine and its disk have time for it, and a second is little.
     expect: { poll: { timeout: 90_000 } },
+    setupFiles: ["./test/fetch-setup.ts"],
     sequence: { sequencer: FileOrder },
     reporters: ["default", "./test/reporter.ts"],
     ...(watches && { project: ["unit"] }),
