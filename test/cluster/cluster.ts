@@ -74,7 +74,8 @@ export const namespace = "storm";
 const diskMegabytes = 128;
 const startMs = 90_000;
 const lookMs = 5_000;
-const archiveMs = 20_000;
+/** A disk that others use too may stand still for a minute. */
+const archiveMs = 90_000;
 
 export async function openCluster({ mode }: { mode: ClusterMode }): Promise<Cluster> {
   await using opening = new AsyncDisposableStack();

@@ -12,7 +12,8 @@ import {
   streamName,
   subjectPrefix,
 } from "../../src/sessions/log/jetstream/streams.ts";
-import { until } from "../crash/until.ts";
+import { monotonicMs } from "../crash/ledger.ts";
+import { pauseFor, until } from "../crash/until.ts";
 import type { NatsCluster, NatsServer } from "../nats/server.ts";
 import type { Replica, SeenHead } from "./evidence.ts";
 
@@ -30,8 +31,11 @@ export type StoredMessage = Pick<LogMessage, "kind" | "recordId" | "term" | "own
   readonly sequence: number;
 };
 
-const leadMs = 60_000;
-const wellMs = 60_000;
+/** A disk that others use too may stand still for a minute. */
+const leadMs = 90_000;
+const wellMs = 90_000;
+const answerMs = 90_000;
+const askAgainMs = 100;
 const readsAtOnce = 64;
 
 export async function openLogReader(
@@ -81,7 +85,7 @@ export async function openLogReader(
         const said = await Promise.all(servers.map(healthOf));
         throw new Error(`servers aren't well in the end: ${said.join(", ")}`);
       });
-      const all = await until("the logs are known", () => lives().catch(() => undefined));
+      const all = await untilTold(lives);
       for (const life of all) {
         const stream = streamName(deployment, life);
         for (const { name: server } of servers) {
@@ -97,6 +101,19 @@ export async function openLogReader(
 
     close: () => connection.close(),
   };
+}
+
+/** Asks again where servers don't answer in time. */
+export async function untilTold<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+  const endMs = monotonicMs() + answerMs;
+  for (;;) {
+    try {
+      return await ask();
+    } catch (error) {
+      if (monotonicMs() > endMs) throw error;
+    }
+    await pauseFor(askAgainMs);
+  }
 }
 
 /** Which logs a deployment has. */
@@ -149,12 +166,12 @@ export async function lead({
 
 /** All messages of a stream, as its leader has them. */
 async function readAll(manager: JetStreamManager, stream: string): Promise<StoredMsg[]> {
-  const { state } = await manager.streams.info(stream);
+  const { state } = await untilTold(() => manager.streams.info(stream));
   const found: StoredMsg[] = [];
   for (let from = state.first_seq; from <= state.last_seq; from += readsAtOnce) {
     const count = Math.min(readsAtOnce, state.last_seq - from + 1);
     const reads = Array.from({ length: count }, (_, at) =>
-      manager.streams.getMessage(stream, { seq: from + at }),
+      untilTold(() => manager.streams.getMessage(stream, { seq: from + at })),
     );
     found.push(...(await Promise.all(reads)).filter((each) => each !== null));
   }

@@ -24,7 +24,7 @@ import { migrate } from "../../src/store/migrate.ts";
 import { openPostgres } from "../../src/store/postgres/postgres.ts";
 import type { NatsCluster } from "../nats/server.ts";
 import type { Archives, ArchiveTables } from "./evidence.ts";
-import { readLives } from "./log-reader.ts";
+import { readLives, untilTold } from "./log-reader.ts";
 import { placeOnStreams } from "../../src/sessions/log/place.ts";
 
 export type RebuildParts = {
@@ -92,7 +92,7 @@ export async function rebuildArchive(parts: RebuildParts): Promise<Archives> {
   await placeOnStreams(database);
   const ids = uuidv7(systemClock, systemRandom);
   const flusher = createFlusher({ database, ids, log: silentLogger });
-  for (const life of await readLives(manager, logs.deployment)) {
+  for (const life of await untilTold(() => readLives(manager, logs.deployment))) {
     const { logId } = life;
     const { offset = 0 } = watermarks.get(logId) ?? {};
     const log = await logUpTo(logs, life, offset);

@@ -35,7 +35,7 @@ export type ClusterStormPlan = {
 };
 
 const agents = { local: 3, remote: 6, plain: 2 } as const;
-const settleMs = 60_000;
+const settleMs = 90_000;
 /** How much longer it goes on for what is rare, such as a record of another's where an outcome is unknown. */
 const longerMs = 90_000;
 const readers = ["eve", "fay"];

@@ -9,6 +9,7 @@ import type { ServerProcess, SessionFleet } from "../crash/sessions/fleet.ts";
 import { createSessionFleet } from "../crash/sessions/harness.ts";
 import { until } from "../crash/until.ts";
 import { startPostgres } from "../postgres/server.ts";
+import { untilAnswered } from "./retried.ts";
 import { type NatsCluster, startNatsCluster } from "./server.ts";
 import { makeSession } from "./talking.ts";
 
@@ -153,7 +154,7 @@ test("an archive that is rebuilt of logs and watermarks is the one that pods hav
   const { store } = fleet;
   const from = { nats: cluster, namespace, store, server: inject("postgresUrl") };
   const archives = await until("the archive has everything", async () => {
-    const found = await rebuildArchive(from);
+    const found = await untilAnswered(() => rebuildArchive(from));
     const isWhole = found.behind.length === 0 && found.live["turn"]!["chat 1 1"] !== undefined;
     return isWhole ? found : undefined;
   });
@@ -170,7 +171,7 @@ test("an archive that is rebuilt of logs and watermarks is the one that pods hav
     "update flotilla_message set author = 'eve' where session_id = 'chat' and seq = 1",
   );
   await fleet.sql("delete from flotilla_session where session_id = 'steps'");
-  const changed = await rebuildArchive(from);
+  const changed = await untilAnswered(() => rebuildArchive(from));
   // The turn goes on, and may have stored more by now.
   expect(misarchived({ archives: { ...changed, behind: [] } })).toEqual([
     expect.stringMatching(/^S8: session steps is archived as nothing, and its log makes /),

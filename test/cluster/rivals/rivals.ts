@@ -22,7 +22,7 @@ export type Rivals = {
 };
 
 const script = fileURLToPath(new URL("./rival-process.ts", import.meta.url));
-const startMs = 60_000;
+const startMs = 90_000;
 
 export async function startRivals(cluster: Cluster, seed: number): Promise<Rivals> {
   const { network, fleet, urlsAt } = cluster;
