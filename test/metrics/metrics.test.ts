@@ -92,7 +92,8 @@ function onStore(name: string, open: () => Promise<Place>, more: (now: () => Scr
       use: [mail, broken, endless, call],
       log: silentLogger,
     };
-    const pace = { heartbeatMs: 50, deadAfterMs: 1_500, pollMs: 50 };
+    // Only what is killed is taken for dead, and that soon.
+    const pace = { heartbeatMs: 100, deadAfterMs: 4_000, pollMs: 50 };
     pod = await startPod({ ...config, ...pace }, { onEvent: metrics.observe });
   };
   const scrape = async () => {
