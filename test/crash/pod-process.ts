@@ -49,6 +49,8 @@ const handlers = [...handlersFor(surroundings), handlerWithin(spec.store, surrou
 
 const limits = { heartbeatMs: 100, deadAfterMs: 500, ...spec.config };
 const config: Config = {
+  // On a machine that has other work to do it would claim less, and nothing ahead.
+  pressure: false,
   ...limits,
   store: spec.store,
   use: handlers.filter(({ name }) => spec.names.includes(name)),

@@ -41,8 +41,7 @@ test("a faster pod gets more than a slower one", async () => {
   const fleet = await createFleet({ on: "postgres" });
   const wide = await fleet.start({ config: { ...patient, slots: 8, target: 1 } });
   const narrow = await fleet.start({ config: { ...patient, slots: 1, target: 1 } });
-  // Enough that a moment in which one of them stands still weighs little.
-  const count = 960;
+  const count = 480;
   await fleet.flotilla.enqueueMany(
     "work",
     Array.from({ length: count }, () => ({ ms: 50 })),
@@ -53,8 +52,15 @@ test("a faster pod gets more than a slower one", async () => {
   const on = (podId: string) => starts.filter(({ pod }) => pod === podId).length;
   expect(on(wide.podId) + on(narrow.podId)).toBe(count);
   expect(on(narrow.podId)).toBeGreaterThan(0);
-  // It could do eight times as much; half of that is left to a busy machine.
-  expect(on(wide.podId)).toBeGreaterThan(4 * on(narrow.podId));
+  // It could do eight times as much; half of that is left to a busy machine. One of them may stand still for
+  // a moment, but not for most of the time.
+  const between: number[] = [];
+  for (const { pod } of starts) {
+    if (pod === narrow.podId) between.push(0);
+    else if (between.length > 0) between.push(between.pop()! + 1);
+  }
+  const median = between.toSorted((a, b) => a - b)[Math.floor(between.length / 2)];
+  expect(median).toBeGreaterThan(4);
   expect(await judge(fleet, patient)).toEqual([]);
 });
 
