@@ -79,7 +79,12 @@ async function openProject() {
       proxy.cut();
     },
     async promote(...args: string[]): Promise<void> {
-      expect(await run(["promote", ...args], { cwd: folder, env })).toMatchObject({ code: 0 });
+      // A pod may stand still for longer than it is asked for. What refuses says so, and has changed nothing.
+      const outcome = await until("pods answer", async () => {
+        const found = await run(["promote", ...args], { cwd: folder, env });
+        return /doesn't answer over NATS: try again/.test(found.stderr) ? undefined : found;
+      });
+      expect(outcome).toMatchObject({ code: 0 });
     },
   };
 }

@@ -9,6 +9,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { connectStreams } from "../../src/sessions/log/jetstream/connect.ts";
 import { logStream } from "../../src/sessions/log/jetstream/streams.ts";
 import { part } from "../parts.ts";
+import { untilAnswered } from "./retried.ts";
 import { startNatsCluster } from "./server.ts";
 
 const messages = 50;
@@ -51,7 +52,7 @@ test("S6: each of fifty messages is flushed by two of three servers before it is
     } as const;
     const life = { logId: 0, incarnation: "one", firstSequence: 1 };
     const settings = logStream(deployment, life);
-    expect(await engine.create(settings)).toEqual({ type: "made" });
+    expect(await untilAnswered(() => engine.create(settings))).toEqual({ type: "made" });
     const traced = cluster.servers.map(({ name, pid }) => {
       const output = join(folder, name);
       const calls = "trace=fsync,fdatasync,sync_file_range";
