@@ -1,6 +1,6 @@
 import { onTestFinished, test } from "vitest";
 import { createSessionFleet } from "../crash/sessions/harness.ts";
-import { expectHeardOnce } from "../crash/sessions/steered.ts";
+import { expectHeardOnce, missedWhenKilled } from "../crash/sessions/steered.ts";
 import { startNatsCluster } from "./server.ts";
 import { makeSession } from "./talking.ts";
 
@@ -12,7 +12,8 @@ test("W11: with logs on NATS, a message during an answer is heard once by it, at
   const nats = { servers: cluster.urls, namespace: "steered", use: "all", monitor };
   await expectHeardOnce({
     fleet,
-    start: () => fleet.startServer({ config: { nats, sessions: { logs: 4 } } }),
+    start: () =>
+      fleet.startServer({ config: { nats, sessions: { logs: 4 }, ...missedWhenKilled } }),
     // By a pod: a program beside them doesn't know of their logs.
     async open(sessionId) {
       const { url } = fleet.servers[0]!;

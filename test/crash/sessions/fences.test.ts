@@ -8,13 +8,16 @@ import { refusals } from "./nemesis.ts";
 import { postgresStore } from "../stores.ts";
 import { until } from "../until.ts";
 
+// A machine may let a server wait for a second or two, and then its log isn't another's yet.
+const config = { deadAfterMs: 5_000 };
+
 describe("a record of a session's log", () => {
   let fleet: SessionFleet;
   const proxies = new Map<ServerProcess, ChaosProxy>();
 
   const start = async () => {
     const proxy = await startChaosProxy(fleet.store);
-    const server = await fleet.startServer({ store: proxy.through(fleet.store) });
+    const server = await fleet.startServer({ store: proxy.through(fleet.store), config });
     proxies.set(server, proxy);
   };
   /** A session, the server that owns it with what lies between that and the store, and the other one. */

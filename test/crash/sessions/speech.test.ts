@@ -4,10 +4,13 @@ import { until } from "../until.ts";
 import { createSessionFleet } from "./harness.ts";
 import { speechWords } from "./speech-words.ts";
 
+// What is killed is missed at once, and what is merely late for seconds isn't: that would be one more attempt.
+const config = { deadAfterMs: 10_000 };
+
 describe.each(storeKinds)("a call to a model, on %s", (on) => {
   test("goes on with what it had said, though its pod is killed within it again and again", async () => {
     const fleet = await createSessionFleet({ on });
-    await Promise.all([fleet.startServer(), fleet.startServer()]);
+    await Promise.all([fleet.startServer({ config }), fleet.startServer({ config })]);
     const session = "speech";
     await fleet.open(session, "speaking");
     const ada = fleet.client("ada", { silentMs: Infinity });
@@ -21,7 +24,7 @@ describe.each(storeKinds)("a call to a model, on %s", (on) => {
         return rows.some((row) => String(row["body"]).includes(word));
       });
       await fleet.serverOf(fleet.calls(session).at(-1)!.where)!.kill();
-      await fleet.startServer();
+      await fleet.startServer({ config });
     };
     await killAfter("1-150 ");
     await killAfter("2-170 ");

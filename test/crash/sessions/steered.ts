@@ -2,6 +2,9 @@ import { expect } from "vitest";
 import { until } from "../until.ts";
 import type { ServerProcess, SessionFleet } from "./fleet.ts";
 
+/** What is killed is missed at once. What is merely late for seconds isn't: that would be one more attempt. */
+export const missedWhenKilled = { deadAfterMs: 10_000 };
+
 type Steered = {
   readonly fleet: SessionFleet;
   readonly start: () => Promise<ServerProcess>;

@@ -3,9 +3,12 @@ import { storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 import { createSessionFleet } from "./harness.ts";
 
+// What is killed is missed at once, and what is merely late for seconds isn't: that would be one more attempt.
+const missed = { deadAfterMs: 10_000 };
+
 describe.each(storeKinds)("a turn in steps, on %s", (on) => {
   /** Two servers, and a turn that has searched and is about to order on one of them. */
-  const cast = async (config: object = {}) => {
+  const cast = async (config: object = missed) => {
     const fleet = await createSessionFleet({ on });
     await Promise.all([fleet.startServer({ config }), fleet.startServer({ config })]);
     const session = "orders";
@@ -54,7 +57,7 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     expect(await journal()).toEqual(["search", "order"]);
 
     const second = fleet.serverOf(fleet.calls(session).at(-1)!.where)!;
-    await fleet.startServer();
+    await fleet.startServer({ config: missed });
     await second.kill();
     open("pause");
     open("ship");
