@@ -14,6 +14,7 @@ const maxGrowthMib = 256;
 // A pod is ended where its probes fail for some tens of seconds. What is read here in small parts took minutes
 // in one, and a busy machine takes seconds for anything.
 const maxLiveMs = 10_000;
+const tickMs = 50;
 
 const tokenOf = (user: string) =>
   new SignJWT({ sub: user, tenant: "acme" })
@@ -53,13 +54,22 @@ async function spawned() {
 function probing(url: string) {
   let longestMs = 0;
   let isOver = false;
+  // Time in which this process runs: where the whole machine stands still, the server holds nothing up.
+  let awakeMs = 0;
+  let tickedMs = performance.now();
+  const ticking = setInterval(() => {
+    const nowMs = performance.now();
+    awakeMs += Math.min(nowMs - tickedMs, 2 * tickMs);
+    tickedMs = nowMs;
+  }, tickMs).unref();
   const probe = async () => {
     while (!isOver) {
-      const sinceMs = performance.now();
+      const sinceMs = awakeMs;
       expect(await statusOf(`${url}/health/live`)).toBe(200);
-      longestMs = Math.max(longestMs, performance.now() - sinceMs);
+      longestMs = Math.max(longestMs, awakeMs - sinceMs);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
+    clearInterval(ticking);
     return longestMs;
   };
   const probed = probe();
