@@ -13,6 +13,7 @@ import { imageKey } from "./images.ts";
 import { differences, notAt, notReached, pointsOf, runAgain } from "./points.ts";
 import { readReports } from "./reports.ts";
 import { storeKinds } from "../harness.ts";
+import { until } from "../until.ts";
 
 const reference = "demo/sample:1";
 
@@ -41,8 +42,12 @@ describe.each(storeKinds)("on %s, an image", (on) => {
       const stops = Object.fromEntries(points.map(({ key, stop }) => [key, stop]));
       const first = await fleet.startFlows({ images, stops });
       const before = await fleet.quiet(first);
+      // A run's last write may be committed, and its answer on the way.
+      await until(
+        "each run has stopped at its point",
+        () => notReached(points, readReports(fleet.folder)).length === 0,
+      );
       await first.kill();
-      expect(notReached(points, readReports(fleet.folder))).toEqual([]);
       expect(points.flatMap((point) => notAt(point, before, clean))).toEqual([]);
 
       const second = await fleet.startFlows({ images });
