@@ -1,6 +1,6 @@
 /**
- * Has `fetch` use each connection for one request. A server closes one that is idle for five seconds, and where
- * the machine stands still for as long, the next request is sent on it before either side has seen that.
+ * Has `fetch` use each connection for one request. Servers of Node close one that is idle for five seconds, and
+ * where the machine stands still for as long, the next request is sent on it before either side has seen that.
  */
 type Agent = new (options: { keepAliveTimeoutThreshold: number }) => object;
 

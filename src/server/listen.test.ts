@@ -37,6 +37,22 @@ describe("listening", () => {
     await closed;
   });
 
+  test("a connection stays open between requests for longer than balancers use it, and holds up no stop", async () => {
+    const app = new Hono().get("/", (c) => c.text("hello"));
+    const server = await listen(app, { host: "127.0.0.1", port: 0, clock });
+    const socket = connect(server.port, "127.0.0.1");
+    const ended = new Promise((resolve) => socket.on("close", resolve));
+    const [answer] = (await Promise.all([
+      new Promise<Buffer>((resolve) => socket.once("data", resolve)),
+      new Promise<void>((resolve) =>
+        socket.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n", () => resolve()),
+      ),
+    ])) as [Buffer, void];
+    const seconds = Number(/^keep-alive: timeout=(\d+)/im.exec(answer.toString())?.[1]);
+    expect(seconds).toBeGreaterThan(60);
+    await Promise.all([server.close(), ended]);
+  });
+
   test("a connection that never ends is cut, so that a stop can't hang", async () => {
     const app = new Hono().get("/", () => new Promise<Response>(() => {}));
     const due: (() => void)[] = [];

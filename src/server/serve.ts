@@ -102,7 +102,8 @@ const requestTimeoutMs = 30_000;
 // Of an upload: as long as storing it may take.
 const uploadTimeoutMs = 20 * 60_000;
 const handshakeTimeoutMs = 10_000;
-const keepAliveTimeoutMs = 5_000;
+// Load balancers keep an idle connection for 60 seconds as a rule, and would send on one that is being closed.
+const keepAliveTimeoutMs = 75_000;
 export const defaultMaxConnections = 10_000;
 const closeTimeoutMs = 5_000;
 // Pipelined requests are held in memory, even before their callers are authenticated.
