@@ -301,7 +301,8 @@ export function createBeats(parts: BeatsParts): Beats {
       const behind = roster
         .present(nowMs)
         .filter(({ beat }) => beat.logs.length > 0)
-        .map(({ beat, heardMs }) => nowMs - heardMs + (beat.lagMs ?? 0));
+        // How long a beat was on its way isn't known: for less time than there is between two, as a rule.
+        .map(({ beat, heardMs }) => nowMs - heardMs + beatMs + (beat.lagMs ?? 0));
       return Math.max(0, ...behind);
     },
     present: () => roster.present(clock.monotonic()).map(({ beat }) => beat),
