@@ -30,11 +30,13 @@ const tell = (message: FromPod) => void process.send?.(message);
 let podId = "";
 const script = createScript(spec.ledgerPath.replace(/ledger$/, "calls"), () => podId);
 
+/** An answer may be held until a test has seen what it waits for. */
+const patient = { idleTimeoutMs: 300_000 };
 const scripted = (name: string) =>
-  agent(name, ({ messages, sessionId: session, epoch, attempt, signal }) =>
+  agent(name, patient, ({ messages, sessionId: session, epoch, attempt, signal }) =>
     script.answer({ agent: name, session, epoch, attempt, messages, signal }),
   );
-const stepping = agent("stepping", (context) => {
+const stepping = agent("stepping", patient, (context) => {
   const { messages, sessionId: session, epoch, attempt, signal, step } = context;
   return script.answerInSteps({
     agent: "stepping",
@@ -46,7 +48,7 @@ const stepping = agent("stepping", (context) => {
     step,
   });
 });
-const steered = agent("steered", { during: "steer" }, (context) => {
+const steered = agent("steered", { ...patient, during: "steer" }, (context) => {
   const { messages, sessionId: session, epoch, attempt, signal, step, steering } = context;
   const asked = { agent: "steered", session, epoch, attempt, messages, signal };
   return script.answerSteered({ ...asked, step, steering });
