@@ -8,8 +8,6 @@ import { refusals } from "./nemesis.ts";
 import { postgresStore } from "../stores.ts";
 import { until } from "../until.ts";
 
-// A machine may let a server wait for a second or two, and then its turn isn't another's yet.
-const config = { deadAfterMs: 5_000 };
 const begun = (attempt: number) => `attempt ${attempt}: 0 1 2 3`;
 
 describe("an answer whose runner isn't the owner", () => {
@@ -42,12 +40,12 @@ describe("an answer whose runner isn't the owner", () => {
 
   beforeAll(async () => {
     fleet = sessionFleetOn(await openFleet(() => postgresStore(inject("postgresUrl"))));
-    owner = await fleet.startServer({ agents: false, config });
+    owner = await fleet.startServer({ agents: false });
     ada = fleet.client("ada", { pick: () => owner.url, silentMs: Infinity });
   });
   beforeEach(async () => {
     const missing = 3 - fleet.servers.length;
-    await Promise.all(Array.from({ length: missing }, () => fleet.startServer({ config })));
+    await Promise.all(Array.from({ length: missing }, () => fleet.startServer()));
     await fleet.open("first", null);
   });
   afterAll(() => fleet.close());
