@@ -12,8 +12,8 @@ import {
   streamName,
   subjectPrefix,
 } from "../../src/sessions/log/jetstream/streams.ts";
-import { monotonicMs } from "../crash/ledger.ts";
-import { pauseFor, until } from "../crash/until.ts";
+import { until } from "../crash/until.ts";
+import { untilAnswered } from "../nats/retried.ts";
 import type { NatsCluster, NatsServer } from "../nats/server.ts";
 import type { Replica, SeenHead } from "./evidence.ts";
 
@@ -34,8 +34,6 @@ export type StoredMessage = Pick<LogMessage, "kind" | "recordId" | "term" | "own
 /** A disk that others use too may stand still for a minute. */
 const leadMs = 90_000;
 const wellMs = 90_000;
-const answerMs = 90_000;
-const askAgainMs = 100;
 const readsAtOnce = 64;
 
 export async function openLogReader(
@@ -103,17 +101,9 @@ export async function openLogReader(
   };
 }
 
-/** Asks again where servers don't answer in time. */
-export async function untilTold<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-  const endMs = monotonicMs() + answerMs;
-  for (;;) {
-    try {
-      return await ask();
-    } catch (error) {
-      if (monotonicMs() > endMs) throw error;
-    }
-    await pauseFor(askAgainMs);
-  }
+/** Asks again where servers don't answer in time, whatever their client says of it. */
+export function untilTold<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+  return untilAnswered(ask, () => true);
 }
 
 /** Which logs a deployment has. */

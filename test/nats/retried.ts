@@ -11,15 +11,23 @@ const ids = uuidv7(clock, systemRandom);
 const answerMs = 90_000;
 const againMs = 50;
 
-/** Asks the same again while the servers don't answer, or what they answer leaves the outcome open. */
-export async function untilAnswered<Value>(ask: () => Promise<Value>): Promise<Value> {
+const isUnanswered = (error: unknown): boolean =>
+  hasCode(error, "unknown_outcome", "store_unavailable");
+
+/**
+ * Asks the same again while the servers don't answer, or what they answer leaves the outcome open. The client
+ * of NATS has errors of its own for that, which `mayRetry` knows.
+ */
+export async function untilAnswered<Value>(
+  ask: () => Promise<Value>,
+  mayRetry = isUnanswered,
+): Promise<Value> {
   const endMs = clock.monotonic() + answerMs;
   for (;;) {
     try {
       return await ask();
     } catch (error) {
-      const mayRetry = hasCode(error, "unknown_outcome", "store_unavailable");
-      if (!mayRetry || clock.monotonic() > endMs) throw error;
+      if (!mayRetry(error) || clock.monotonic() > endMs) throw error;
     }
     await sleep(clock, againMs);
   }
