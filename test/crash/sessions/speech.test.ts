@@ -3,9 +3,9 @@ import { storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 import { createSessionFleet } from "./harness.ts";
 import { speechWords } from "./speech-words.ts";
+import { missedWhenKilled } from "./steered.ts";
 
-// What is killed is missed at once, and what is merely late for seconds isn't: that would be one more attempt.
-const config = { deadAfterMs: 10_000 };
+const config = missedWhenKilled;
 
 describe.each(storeKinds)("a call to a model, on %s", (on) => {
   test("goes on with what it had said, though its pod is killed within it again and again", async () => {

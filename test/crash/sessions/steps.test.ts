@@ -2,13 +2,11 @@ import { describe, expect, test } from "vitest";
 import { storeKinds } from "../harness.ts";
 import { until } from "../until.ts";
 import { createSessionFleet } from "./harness.ts";
-
-// What is killed is missed at once, and what is merely late for seconds isn't: that would be one more attempt.
-const missed = { deadAfterMs: 10_000 };
+import { missedWhenKilled } from "./steered.ts";
 
 describe.each(storeKinds)("a turn in steps, on %s", (on) => {
   /** Two servers, and a turn that has searched and is about to order on one of them. */
-  const cast = async (config: object = missed) => {
+  const cast = async (config: object = missedWhenKilled) => {
     const fleet = await createSessionFleet({ on });
     await Promise.all([fleet.startServer({ config }), fleet.startServer({ config })]);
     const session = "orders";
@@ -57,7 +55,7 @@ describe.each(storeKinds)("a turn in steps, on %s", (on) => {
     expect(await journal()).toEqual(["search", "order"]);
 
     const second = fleet.serverOf(fleet.calls(session).at(-1)!.where)!;
-    await fleet.startServer({ config: missed });
+    await fleet.startServer({ config: missedWhenKilled });
     await second.kill();
     open("pause");
     open("ship");
